@@ -1,0 +1,84 @@
+# Every target makes and uses .venv by itself. A stamp in .venv that is newer than
+# pyproject.toml says that a set of packages is in place, so nothing is installed twice.
+
+PYTHON ?= python3
+DATA ?= ./data
+SEEDS ?= 2000
+ARGS ?=
+CHECK ?=
+
+BIN := .venv/bin
+RUNTIME := .venv/.installed-runtime
+DEV := .venv/.installed-dev
+BENCH := .venv/.installed-bench
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --quiet
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# Two recipes at once would install into the same .venv.
+.NOTPARALLEL:
+.PHONY: help install serve test check simulate bench bench-engine docs clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(DEV) ## Make .venv with everything needed to work on Penstock
+
+serve: $(RUNTIME) ## Publish, receive and ack on the embedded store (DATA=./data)
+	@$(BIN)/python -m penstock.demo "$(DATA)"
+
+test: $(DEV) ## Run the tests (ARGS="-k wal -x")
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(DEV) ## Lint, formatting, types, layers, public names
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/unit/test_exports.py
+
+simulate: $(DEV) ## Run random histories with faults (SEEDS=2000)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+bench: bench-engine ## Run every benchmark (CHECK=1 fails where a bar is missed)
+
+bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 as above)
+	@$(BIN)/python -m benchmarks.engine $(if $(CHECK),--check) $(ARGS)
+
+docs: $(DEV) ## Build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet
+	@echo "The documentation is in site/index.html"
+
+clean: ## Remove .venv, caches and built files; the data directory stays
+	rm -rf .venv site dist benchmarks/results
+	rm -rf .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+.venv/pyvenv.cfg:
+	@command -v $(PYTHON) >/dev/null || { \
+	  echo "Penstock needs Python 3.11 or newer, and there is no '$(PYTHON)' here." >&2; \
+	  echo "On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Penstock needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
+	  echo "Install a newer one and name it, for example: make PYTHON=python3.12 install" >&2; \
+	  exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments: it lacks venv or ensurepip." >&2; \
+	  echo "On Debian or Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	@echo "Making .venv with $$($(PYTHON) -V)"
+	@$(PYTHON) -m venv .venv || { rm -rf .venv; exit 1; }
+
+$(RUNTIME): pyproject.toml | .venv/pyvenv.cfg
+	@echo "Installing Penstock into .venv"
+	@$(PIP) --editable .
+	@touch $@
+
+$(DEV): pyproject.toml | .venv/pyvenv.cfg
+	@echo "Installing Penstock and its development tools into .venv"
+	@$(PIP) --editable '.[dev]'
+	@touch $(RUNTIME) $@
+
+$(BENCH): pyproject.toml | .venv/pyvenv.cfg
+	@echo "Installing Penstock and the queues it is measured against into .venv"
+	@$(PIP) --editable '.[bench]'
+	@touch $(RUNTIME) $@

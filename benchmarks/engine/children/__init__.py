@@ -1,0 +1,1 @@
+"""Processes of their own: what must be measured alone, or be killed. One module each."""

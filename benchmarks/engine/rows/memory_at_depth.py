@@ -1,0 +1,78 @@
+"""Memory that a long backlog takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.engine.bar import at_most
+from benchmarks.engine.children.hold import HoldTask
+from benchmarks.engine.memory import Memory
+from benchmarks.engine.process import Child
+from benchmarks.engine.rows.row import Outcome, Row
+from benchmarks.engine.run import Run
+from benchmarks.engine.verdict import judge_value
+
+BAR = at_most(40, "bytes")
+
+
+async def measure(run: Run) -> Outcome:
+    """Twice: in a process that opened the store, and in the one that published it all."""
+    filled = run.backlog.memory_when_filled
+    opened: list[Memory] = []
+    empty: list[Memory] = []
+    with run.screen.meter("rounds", total=run.scale.rounds) as meter:
+        for _ in range(run.scale.rounds):
+            opened.append(_hold(run, run.backlog.directory, create=False))
+            with run.fresh_directory("empty") as directory:
+                empty.append(_hold(run, directory, create=True))
+            meter.advance()
+    messages = run.backlog.messages
+    pairs = list(zip(opened, empty, strict=True))
+    rss_opened = [(full.rss - base.rss) / messages for full, base in pairs]
+    rss_filled = [(filled.rss - base.rss) / messages for base in empty]
+    verdicts = tuple(
+        judge_value(
+            what=f"a backlog of {messages:,}, {how}", unit="bytes/message", ours=ours, bar=BAR
+        )
+        for how, ours in (("opened", rss_opened), ("published here", rss_filled))
+    )
+    notes = (
+        _explain("empty store", empty[-1]),
+        _explain("opened", opened[-1]),
+        _explain("published here", filled),
+    )
+    samples = {
+        "opened": rss_opened,
+        "opened, trimmed": [
+            (full.rss_trimmed - base.rss_trimmed) / messages for full, base in pairs
+        ],
+        "published here": rss_filled,
+        "published here, trimmed": [
+            (filled.rss_trimmed - base.rss_trimmed) / messages for base in empty
+        ],
+    }
+    return Outcome(verdicts=verdicts, samples=samples, notes=notes)
+
+
+def _hold(run: Run, directory: Path, *, create: bool) -> Memory:
+    task = HoldTask(directory=str(directory), create=create, loop=run.loop)
+    with Child("benchmarks.engine.children.hold", task) as child:
+        memory = child.hear(Memory)
+        child.finish()
+    return memory
+
+
+def _explain(what: str, memory: Memory) -> str:
+    in_use = "unknown" if memory.malloc_in_use is None else _mebibytes(memory.malloc_in_use)
+    return (
+        f"{what}: RSS {_mebibytes(memory.rss)} (anonymous {_mebibytes(memory.anonymous)}), "
+        f"{_mebibytes(memory.rss_trimmed)} once malloc gave back what it kept; "
+        f"in use by malloc {in_use}"
+    )
+
+
+def _mebibytes(count: int) -> str:
+    return f"{count / 2**20:,.1f} MiB"
+
+
+ROW = Row(name="memory-at-depth", what="memory above an empty store", measure=measure)

@@ -1,0 +1,275 @@
+"""Commands that define queues and subscriptions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.dependencies import check_dependencies
+from penstock.core.filters import compile_filter
+from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
+from penstock.core.machine import Machine
+from penstock.core.message import to_nanoseconds
+from penstock.core.queue import Queue
+from penstock.core.runs import Run
+from penstock.core.subscription import Subscription
+from penstock.errors import (
+    InvalidArgument,
+    QueueExists,
+    ReservedQueue,
+    SubscriptionExists,
+)
+
+__all__ = [
+    "Start",
+    "alter_queue",
+    "alter_subscription",
+    "backfill_range",
+    "create_dead_letter_queue",
+    "create_queue",
+    "create_subscription",
+    "delete_queue",
+    "delete_subscription",
+    "purge_queue",
+    "resolve_start",
+    "seek",
+]
+
+Config = TypeVar("Config", QueueConfig, SubscriptionConfig)
+
+Start = str | int | datetime
+"""``earliest``, ``latest``, an index, or a time."""
+
+
+def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) -> Queue:
+    check_name(name, "queue")
+    config.check()
+    if name in machine.queues:
+        raise QueueExists(f"queue {name!r} exists already: use it, or alter it")
+    if name.endswith(DEAD_LETTER_SUFFIX):
+        raise ReservedQueue(
+            f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: "
+            "choose another name"
+        )
+    return _create_queue(machine, name, config, SubscriptionConfig(), now_ns, source=None)
+
+
+def create_dead_letter_queue(machine: Machine, source: Queue, now_ns: int) -> Queue:
+    """Keeps its letters until they are settled; an own retention can be set with `alter_queue`."""
+    return _create_queue(
+        machine,
+        source.name + DEAD_LETTER_SUFFIX,
+        QueueConfig(),
+        SubscriptionConfig(max_deliveries=None),
+        now_ns,
+        source=source,
+    )
+
+
+def _create_queue(
+    machine: Machine,
+    name: str,
+    config: QueueConfig,
+    default: SubscriptionConfig,
+    now_ns: int,
+    source: Queue | None,
+) -> Queue:
+    queue_id = machine.new_id()
+    machine.emit(
+        ev.QueueCreated(
+            at_ns=now_ns,
+            queue_id=queue_id,
+            name=name,
+            config=config,
+            salt=machine.rng.getrandbits(32),
+            dead_letters_of=source.id if source else None,
+        )
+    )
+    machine.emit(
+        ev.SubscriptionCreated(
+            at_ns=now_ns,
+            subscription_id=machine.new_id(),
+            queue_id=queue_id,
+            name=DEFAULT_SUBSCRIPTION,
+            config=default,
+            start=0,
+            since=0,
+        )
+    )
+    return machine.queues[name]
+
+
+def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
+    queue = machine.queue(name)
+    config = _changed(queue.config, changes)
+    config.check()
+    if config.fifo != queue.config.fifo and queue.next > queue.first:
+        raise InvalidArgument(
+            "fifo can only be changed while the queue is empty: purge it, or make a new queue"
+        )
+    if config != queue.config:
+        machine.emit(ev.QueueAltered(at_ns=now_ns, queue_id=queue.id, config=config))
+    return queue
+
+
+def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
+    """Its dead letters go with it."""
+    queue = machine.queue(name)
+    if queue.source is not None:
+        raise ReservedQueue(
+            f"{name!r} holds the dead letters of {queue.source.name!r}: purge it, "
+            "or delete that queue"
+        )
+    machine.emit(ev.QueueDeleted(at_ns=now_ns, queue_id=queue.id))
+
+
+def purge_queue(machine: Machine, name: str, now_ns: int) -> int:
+    """Removes every message for every subscription; returns how many. Dead letters stay."""
+    queue = machine.queue(name)
+    count = queue.next - queue.first
+    if count or queue.stragglers:
+        machine.emit(ev.QueuePurged(at_ns=now_ns, queue_id=queue.id))
+    return count
+
+
+def resolve_start(queue: Queue, start: Start) -> int:
+    """The index a start position means now; raises `InvalidArgument`."""
+    if isinstance(start, bool):
+        raise InvalidArgument("start is a boolean: use earliest, latest, an index or a time")
+    if isinstance(start, int):
+        return min(max(start, queue.first), queue.next)
+    if isinstance(start, datetime):
+        index = queue.timeline.index_at_time(to_nanoseconds(start))
+        return queue.next if index is None else max(index, queue.first)
+    if start == "earliest":
+        return queue.first
+    if start == "latest":
+        return queue.next
+    raise InvalidArgument(f"start is {start!r}: use earliest, latest, an index or a time")
+
+
+def backfill_range(queue: Queue, filter_text: str | None, start: int) -> Run | None:
+    """Older messages that must be put through the filter before one can read from ``start``."""
+    if filter_text is None:
+        return None
+    feed = queue.feeds.get(filter_text)
+    since = feed.since if feed else queue.next
+    start = max(start, queue.first)
+    return (start, since) if start < since else None
+
+
+def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
+    """Raises what makes a definition unacceptable."""
+    check_name(name, "subscription")
+    config.check()
+    if config.filter is not None:
+        compile_filter(config.filter)
+    if queue.source is not None:
+        if name != DEFAULT_SUBSCRIPTION:
+            raise ReservedQueue(
+                "a dead-letter queue has its default subscription alone, which says which "
+                "letters there are: consume that one"
+            )
+        if config.max_deliveries is not None:
+            raise InvalidArgument("dead letters have no dead letters: leave max_deliveries unset")
+    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
+    check_dependencies(name, config.after, graph)
+
+
+def create_subscription(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    config: SubscriptionConfig,
+    start: int,
+    matches: list[Run],
+    now_ns: int,
+) -> Subscription:
+    """``matches`` answer `backfill_range` for ``start``, which `resolve_start` gave."""
+    queue = machine.queue(queue_name)
+    check_subscription(queue, name, config)
+    if name in queue.subscriptions:
+        raise SubscriptionExists(f"queue {queue_name!r} has a subscription {name!r} already")
+    backfill = backfill_range(queue, config.filter, start)
+    subscription_id = machine.new_id()
+    machine.emit(
+        ev.SubscriptionCreated(
+            at_ns=now_ns,
+            subscription_id=subscription_id,
+            queue_id=queue.id,
+            name=name,
+            config=config,
+            start=max(start, queue.first),
+            since=backfill[0] if backfill else queue.next,
+            backfill=ev.flat(matches),
+        )
+    )
+    return machine.subscriptions[subscription_id]
+
+
+def alter_subscription(
+    machine: Machine, queue_name: str, name: str, changes: dict[str, Any], now_ns: int
+) -> Subscription:
+    subscription = machine.subscription(queue_name, name)
+    config = _changed(subscription.config, changes)
+    if config.filter != subscription.config.filter:
+        raise InvalidArgument(
+            "a filter cannot be altered, because what it kept out is settled: "
+            "create another subscription"
+        )
+    check_subscription(subscription.queue, name, config)
+    if config != subscription.config:
+        machine.emit(
+            ev.SubscriptionAltered(at_ns=now_ns, subscription_id=subscription.id, config=config)
+        )
+    return subscription
+
+
+def delete_subscription(machine: Machine, queue_name: str, name: str, now_ns: int) -> None:
+    """What waited for it alone is released."""
+    subscription = machine.subscription(queue_name, name)
+    if subscription.queue.source is not None and name == DEFAULT_SUBSCRIPTION:
+        raise ReservedQueue(
+            "the default subscription of a dead-letter queue says which letters there are: "
+            "it cannot be deleted"
+        )
+    machine.emit(ev.SubscriptionDeleted(at_ns=now_ns, subscription_id=subscription.id))
+
+
+def seek(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    index: int,
+    matches: list[Run],
+    now_ns: int,
+) -> None:
+    """Move a subscription back or forward. Deliveries in flight become void."""
+    subscription = machine.subscription(queue_name, name)
+    queue = subscription.queue
+    if queue.source is not None:
+        raise ReservedQueue("dead letters cannot be sought: replay or discard them")
+    backfill = backfill_range(queue, subscription.config.filter, index)
+    machine.emit(
+        ev.Sought(
+            at_ns=now_ns,
+            subscription_id=subscription.id,
+            index=max(index, queue.first),
+            since=backfill[0] if backfill else subscription.feed.since,
+            backfill=ev.flat(matches),
+        )
+    )
+
+
+def _changed(config: Config, changes: dict[str, Any]) -> Config:
+    unknown = changes.keys() - set(config.__struct_fields__)
+    if unknown:
+        raise InvalidArgument(
+            f"unknown setting {', '.join(sorted(unknown))}: "
+            f"there are {', '.join(config.__struct_fields__)}"
+        )
+    return msgspec.structs.replace(config, **changes)

@@ -1,0 +1,166 @@
+"""Commands that give messages to consumers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.core import events as ev
+from penstock.core.limits import NANOSECONDS
+from penstock.core.machine import Machine
+from penstock.core.retention import end_leases, expire
+from penstock.core.runs import Run
+from penstock.core.subscription import Subscription
+from penstock.errors import InvalidArgument, MessageNotFound, NotLeased
+
+__all__ = ["Handout", "ask_again", "poll", "receive"]
+
+
+class Handout(NamedTuple):
+    """What was leased, in the order it is to be given."""
+
+    subscription: Subscription
+    runs: list[Run]
+    epoch: int
+    deadline_ns: int | None
+
+
+def receive(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    limit: int,
+    lease_seconds: float | None,
+    now_ns: int,
+) -> Handout | None:
+    """Lease the next messages, by priority and then index; None if there is nothing now.
+
+    ``lease_seconds`` overrides the subscription's own.
+    """
+    subscription = machine.subscription(queue_name, name)
+    if limit < 1:
+        raise InvalidArgument(f"limit is {limit}: use 1 or more")
+    _settle_what_is_due(machine, subscription, now_ns)
+    if subscription.config.paused:
+        return None
+    room = subscription.config.max_in_flight - len(subscription.leases)
+    runs = subscription.ready_runs(min(limit, room)) if room > 0 else []
+    if not runs:
+        return None
+    return _lease(machine, subscription, runs, lease_seconds, now_ns)
+
+
+def _settle_what_is_due(machine: Machine, subscription: Subscription, now_ns: int) -> None:
+    queue = subscription.queue
+    if queue.expiry_heap or queue.config.message_ttl_seconds is not None:
+        expire(machine, queue, now_ns)
+    if subscription.deadlines:
+        end_leases(machine, subscription, now_ns)
+    subscription.mature(now_ns)
+
+
+def _deadline(subscription: Subscription, lease_seconds: float | None, now_ns: int) -> int | None:
+    if lease_seconds is None:
+        lease_seconds = subscription.config.lease_seconds
+    elif not 0 < lease_seconds <= 1e9:
+        raise InvalidArgument(f"lease_seconds is {lease_seconds}: use a number above 0")
+    return None if lease_seconds is None else now_ns + round(lease_seconds * NANOSECONDS)
+
+
+def _lease(
+    machine: Machine,
+    subscription: Subscription,
+    runs: list[Run],
+    lease_seconds: float | None,
+    now_ns: int,
+) -> Handout:
+    deadline_ns = _deadline(subscription, lease_seconds, now_ns)
+    epoch = subscription.epoch + 1
+    machine.emit(
+        ev.Delivered(
+            at_ns=now_ns,
+            subscription_id=subscription.id,
+            runs=ev.flat(runs),
+            epoch=epoch,
+            deadline_ns=deadline_ns,
+        )
+    )
+    return Handout(subscription, runs, epoch, deadline_ns)
+
+
+def poll(
+    machine: Machine, queue_name: str, name: str, start: int, count: int, now_ns: int
+) -> Handout | None:
+    """Lease the messages ``[max(sent, start), min(acked + cap, start + count))``.
+
+    `sent` is the cursor, `acked` the floor and `cap` the subscription's `max_in_flight`. The
+    cursor then stands at the end of that range. What it passed over stays ready for `receive` or
+    `ask_again`. The range ends early before a message that may not be delivered yet.
+    """
+    subscription = machine.subscription(queue_name, name)
+    if start < 0 or count < 1:
+        raise InvalidArgument(f"start is {start} and count {count}: use start >= 0, count >= 1")
+    _settle_what_is_due(machine, subscription, now_ns)
+    if subscription.config.paused:
+        return None
+    queue = subscription.queue
+    begin = max(subscription.cursor, start)
+    end = min(subscription.floor + subscription.config.max_in_flight, start + count, queue.next)
+    end = min(end, _first_unready(subscription, begin, end))
+    if begin >= end:
+        return None
+    runs = subscription.ready_within(begin, end)
+    deadline_ns = _deadline(subscription, None, now_ns)
+    epoch = subscription.epoch + 1
+    machine.emit(
+        ev.Polled(
+            at_ns=now_ns,
+            subscription_id=subscription.id,
+            runs=ev.flat(runs),
+            epoch=epoch,
+            deadline_ns=deadline_ns,
+            stop=end,
+        )
+    )
+    return Handout(subscription, runs, epoch, deadline_ns) if runs else None
+
+
+def _first_unready(subscription: Subscription, begin: int, end: int) -> int:
+    """The lowest unsettled index in the range that waits for something."""
+    ready = [run for lane in subscription.ready.values() for run in lane.within(begin, end)]
+    feed = subscription.feed
+    if subscription.parents:
+        suspects = list(subscription.unsettled_within(begin, end))
+    else:
+        suspects = [(i, i + 1) for i in feed.special_within(begin, end)]
+    for a, b in suspects:
+        for index in range(a, b):
+            if index not in subscription.settled and not any(c <= index < d for c, d in ready):
+                return index
+    return end
+
+
+def ask_again(
+    machine: Machine, queue_name: str, name: str, index: int, now_ns: int
+) -> Handout:
+    """Deliver one particular message once more, at the consumer's request.
+
+    It must have been given out before and not be settled. Its former lease ends. Raises
+    `MessageNotFound` or `NotLeased`.
+    """
+    subscription = machine.subscription(queue_name, name)
+    if not subscription.queue.holds(index) or index not in subscription.feed.matched:
+        raise MessageNotFound(f"queue {queue_name!r} holds no message at index {index} for {name!r}")
+    _settle_what_is_due(machine, subscription, now_ns)
+    in_ready = any(index in lane for lane in subscription.ready.values())
+    if not (index in subscription.leases or index in subscription.attempts or in_ready):
+        raise NotLeased(
+            f"message {index} was not delivered on {name!r} before, or is settled: "
+            "receive or poll it instead"
+        )
+    if index in subscription.leases:
+        machine.emit(
+            ev.LeaseExpired(
+                at_ns=now_ns, subscription_id=subscription.id, runs=[index, index + 1]
+            )
+        )
+    return _lease(machine, subscription, [(index, index + 1)], None, now_ns)

@@ -1,0 +1,228 @@
+"""What happened. Events are the machine's output, and the only thing that changes its state.
+
+The log stores them, recovery replays them, and surfaces show them as lifecycle events. Runs of
+indexes are written flat: ``[start, stop, start, stop, ...]``. Times are nanoseconds since 1970.
+
+Tags are part of the log format: never change or reuse one, add new ones at the end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.message import Envelope
+from penstock.core.runs import Run
+
+__all__ = [
+    "Acked",
+    "DeadLettered",
+    "Delivered",
+    "Discarded",
+    "Event",
+    "Expired",
+    "Extended",
+    "LeaseExpired",
+    "Nacked",
+    "Polled",
+    "Published",
+    "QueueAltered",
+    "QueueCreated",
+    "QueueDeleted",
+    "QueuePurged",
+    "Released",
+    "Replayed",
+    "Sought",
+    "SubscriptionAltered",
+    "SubscriptionCreated",
+    "SubscriptionDeleted",
+    "Trimmed",
+    "flat",
+    "pairs",
+]
+
+
+def flat(runs: list[Run]) -> list[int]:
+    return [bound for run in runs for bound in run]
+
+
+def pairs(bounds: list[int]) -> list[Run]:
+    return list(zip(bounds[::2], bounds[1::2], strict=True))
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    at_ns: int
+
+
+class QueueCreated(_Event, tag=10):
+    queue_id: int
+    name: str
+    config: QueueConfig
+    salt: int
+    dead_letters_of: int | None = None
+
+
+class QueueAltered(_Event, tag=11):
+    queue_id: int
+    config: QueueConfig
+
+
+class QueueDeleted(_Event, tag=12):
+    queue_id: int
+
+
+class QueuePurged(_Event, tag=13):
+    queue_id: int
+
+
+class SubscriptionCreated(_Event, tag=20):
+    """`backfill` are matches older than the feed, and `since` the index it now begins at."""
+
+    subscription_id: int
+    queue_id: int
+    name: str
+    config: SubscriptionConfig
+    start: int
+    since: int
+    backfill: list[int] = []
+
+
+class SubscriptionAltered(_Event, tag=21):
+    subscription_id: int
+    config: SubscriptionConfig
+
+
+class SubscriptionDeleted(_Event, tag=22):
+    subscription_id: int
+
+
+class Sought(_Event, tag=23):
+    """The subscription was moved to an index: all before it is settled, nothing after it is."""
+
+    subscription_id: int
+    index: int
+    since: int
+    backfill: list[int] = []
+
+
+class Published(_Event, tag=30):
+    """`matched` maps a feed's id to its matches where only CEL could tell.
+
+    `envelopes` is None when every message is plain. `bodies` and `heads` (the encoded envelopes)
+    are for the storage; a replayed event has neither.
+    """
+
+    queue_id: int
+    first: int
+    count: int
+    size: int
+    envelopes: list[Envelope] | None = None
+    matched: dict[int, list[int]] = {}
+    filter_errors: dict[int, int] = {}
+    bodies: list[bytes] = []
+    heads: list[bytes] | None = None
+
+
+class Delivered(_Event, tag=40):
+    subscription_id: int
+    runs: list[int]
+    epoch: int
+    deadline_ns: int | None
+
+
+class Polled(_Event, tag=41):
+    """A delivery by index range: the cursor moves to `stop`, what it passed stays ready."""
+
+    subscription_id: int
+    runs: list[int]
+    epoch: int
+    deadline_ns: int | None
+    stop: int
+
+
+class Extended(_Event, tag=42):
+    subscription_id: int
+    indexes: list[int]
+    deadline_ns: int
+
+
+class LeaseExpired(_Event, tag=43):
+    subscription_id: int
+    runs: list[int]
+
+
+class Acked(_Event, tag=50):
+    subscription_id: int
+    runs: list[int]
+
+
+class Nacked(_Event, tag=51):
+    """`due_ns` says for each index when it may be delivered again; 0 is at once."""
+
+    subscription_id: int
+    indexes: list[int]
+    due_ns: list[int]
+    reason: str = ""
+
+
+class Expired(_Event, tag=52):
+    subscription_id: int
+    runs: list[int]
+
+
+class DeadLettered(_Event, tag=60):
+    """The message at `index` left the subscription and is `letter_index` in the dead letters."""
+
+    subscription_id: int
+    subscription: str
+    index: int
+    letter_index: int
+    deliveries: int
+    reason: str
+
+
+class Replayed(_Event, tag=61):
+    """Dead letters went back to the subscription they had failed on."""
+
+    dead_letter_queue_id: int
+    letter_indexes: list[int]
+
+
+class Discarded(_Event, tag=62):
+    dead_letter_queue_id: int
+    letter_indexes: list[int]
+
+
+class Released(_Event, tag=63):
+    subscription_id: int
+    indexes: list[int]
+
+
+class Trimmed(_Event, tag=70):
+    queue_id: int
+    first: int
+
+
+Event = (
+    QueueCreated
+    | QueueAltered
+    | QueueDeleted
+    | QueuePurged
+    | SubscriptionCreated
+    | SubscriptionAltered
+    | SubscriptionDeleted
+    | Sought
+    | Published
+    | Delivered
+    | Polled
+    | Extended
+    | LeaseExpired
+    | Acked
+    | Nacked
+    | Expired
+    | DeadLettered
+    | Replayed
+    | Discarded
+    | Released
+    | Trimmed
+)

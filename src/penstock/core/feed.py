@@ -1,0 +1,83 @@
+"""A feed: the messages of a queue that match one filter, ready to be walked by a cursor.
+
+Subscriptions with the same filter share a feed, so a publish touches a feed once, however many
+read it. Matches are kept as runs: for the feed of everything that is a single run.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+
+from penstock.core.filters import Filter
+from penstock.core.runs import Run, Runs
+
+__all__ = ["Feed"]
+
+
+class Feed:
+    """Matches of one filter from index `since` on.
+
+    `lanes` holds, by priority, what may be delivered as soon as a cursor reaches it; `special`
+    what needs a look of its own first (a delay, a group). Together they are `matched`.
+    """
+
+    __slots__ = ("errors", "filter", "id", "lanes", "matched", "since", "special", "total")
+
+    def __init__(self, *, id: int, filter: Filter | None, since: int) -> None:
+        self.id = id
+        self.filter = filter
+        self.since = since
+        self.matched = Runs()
+        self.lanes: dict[int, Runs] = {0: self.matched}  # one object until they differ
+        self.special = array("Q")
+        self.total = 0
+        self.errors = 0
+
+    def add(self, start: int, stop: int) -> None:
+        """Plain matches: no priority, delay or group."""
+        self.matched.add(start, stop)
+        lane = self.lanes[0]
+        if lane is not self.matched:
+            lane.add(start, stop)
+        self.total += stop - start
+
+    def add_one(self, index: int, *, priority: int, special: bool) -> None:
+        self._split()
+        self.matched.add(index, index + 1)
+        self.total += 1
+        if special:
+            self.special.append(index)
+        else:
+            self.lanes.setdefault(priority, Runs()).add(index, index + 1)
+
+    def backfill(self, since: int, matches: list[Run], everything: Feed) -> None:
+        """Include older matches, found after the fact. `everything` knows how to place them."""
+        special = array("Q")
+        self._split()
+        for start, stop in matches:
+            self.matched.add(start, stop)
+            self.total += stop - start
+            for priority, lane in everything.lanes.items():
+                for part in lane.within(start, stop):
+                    self.lanes.setdefault(priority, Runs()).add(*part)
+            special.extend(everything.special_within(start, stop))
+        self.special = special + self.special
+        self.since = since
+
+    def _split(self) -> None:
+        if self.lanes[0] is self.matched:
+            self.lanes[0] = self.matched.copy()
+
+    def special_within(self, start: int, stop: int) -> array[int]:
+        low = bisect_left(self.special, start)
+        return self.special[low : bisect_left(self.special, stop, low)]
+
+    def trim(self, first: int) -> None:
+        """Forget matches before an index, where keeping them costs anything."""
+        if len(self.matched) > 1:
+            self.matched.discard(0, first)
+        for lane in self.lanes.values():
+            if lane is not self.matched and len(lane) > 1:
+                lane.discard(0, first)
+        del self.special[: bisect_left(self.special, first)]

@@ -1,0 +1,45 @@
+"""The limits of the model, as values."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.errors import InvalidName
+
+__all__ = [
+    "DEAD_LETTER_SUFFIX",
+    "MAX_BATCH_BYTES",
+    "MAX_BATCH_MESSAGES",
+    "MAX_BODY_BYTES",
+    "MAX_ENVELOPE_BYTES",
+    "MAX_PRIORITY",
+    "MAX_REASON_CHARACTERS",
+    "MAX_STRAGGLERS",
+    "NANOSECONDS",
+    "check_name",
+]
+
+NANOSECONDS = 1_000_000_000
+
+MAX_BODY_BYTES = 1024 * 1024
+MAX_ENVELOPE_BYTES = 64 * 1024
+MAX_BATCH_MESSAGES = 10_000
+# A publish is one record of the log, and a record is read and checked as a whole.
+MAX_BATCH_BYTES = 16 * 1024 * 1024
+MAX_PRIORITY = 10
+MAX_REASON_CHARACTERS = 1024
+# How many old unsettled messages a queue keeps aside so that retention can pass them.
+MAX_STRAGGLERS = 10_000
+
+DEAD_LETTER_SUFFIX = "-dlq"
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}\Z")
+
+
+def check_name(name: str, what: str) -> str:
+    """The name itself; raises `InvalidName` when it is not 1-50 letters, digits, '-' or '_'."""
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise InvalidName(
+            f"{what} name {name!r} is not allowed: use 1 to 50 letters, digits, '-' or '_'"
+        )
+    return name

@@ -1,0 +1,256 @@
+"""The machine: all queues and subscriptions, changed by events and by nothing else.
+
+Commands (the modules `definitions`, `publishing`, `delivery`, `settling`, `dead_letters` and
+`retention`) look at the state, decide, and *emit* events. Emitting hands the event to the journal
+first and applies it then, so that what is in memory is never ahead of what is on its way to the
+log. Recovery applies the same events again.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.queue import Letter, Queue
+from penstock.core.subscription import Subscription
+from penstock.errors import QueueNotFound
+
+__all__ = ["Journal", "Machine", "Place"]
+
+
+class Place(NamedTuple):
+    """Where the journal keeps an event. Its meaning is the journal's own."""
+
+    locator: int
+    length: int
+
+
+NOWHERE = Place(0, 0)
+
+
+class Journal(Protocol):
+    """Takes events in order, before they are applied. Never blocks."""
+
+    def append(self, event: ev.Event) -> Place: ...
+
+
+class Machine:
+    """The state. Time is an argument of every command and never runs backwards in here."""
+
+    def __init__(self, *, journal: Journal, rng: Random) -> None:
+        self.journal = journal
+        self.rng = rng
+        self.queues: dict[str, Queue] = {}
+        self.queues_by_id: dict[int, Queue] = {}
+        self.subscriptions: dict[int, Subscription] = {}
+        self.last_id = 0
+        self.now_ns = 0
+
+    def queue(self, name: str) -> Queue:
+        """Raises `QueueNotFound`."""
+        found = self.queues.get(name)
+        if found is None:
+            raise QueueNotFound(f"there is no queue {name!r}: create it first")
+        return found
+
+    def subscription(self, queue: str, name: str) -> Subscription:
+        """Raises `QueueNotFound` or `SubscriptionNotFound`."""
+        return self.queue(queue).subscription(name)
+
+    def advance(self, now_ns: int) -> int:
+        """The time to use for a command: the clock's, or the last one if that went back."""
+        if now_ns > self.now_ns:
+            self.now_ns = now_ns
+        return self.now_ns
+
+    def new_id(self) -> int:
+        return self.last_id + 1
+
+    def emit(self, event: ev.Event) -> None:
+        self.apply(event, self.journal.append(event))
+
+    def apply(self, event: ev.Event, place: Place = NOWHERE) -> None:
+        if event.at_ns > self.now_ns:
+            self.now_ns = event.at_ns
+        _APPLY[type(event)](self, event, place)
+
+    # Definitions.
+
+    def _queue_created(self, event: ev.QueueCreated, place: Place) -> None:
+        queue = Queue(
+            id=event.queue_id,
+            name=event.name,
+            config=event.config,
+            salt=event.salt,
+            created_ns=event.at_ns,
+        )
+        self.last_id = event.queue_id
+        self.add_queue(queue, event.dead_letters_of)
+
+    def add_queue(self, queue: Queue, dead_letters_of: int | None) -> None:
+        self.queues[queue.name] = queue
+        self.queues_by_id[queue.id] = queue
+        if dead_letters_of is not None:
+            source = self.queues_by_id[dead_letters_of]
+            queue.source = source
+            source.dead_letters = queue
+
+    def _queue_altered(self, event: ev.QueueAltered, place: Place) -> None:
+        self.queues_by_id[event.queue_id].config = event.config
+
+    def _queue_deleted(self, event: ev.QueueDeleted, place: Place) -> None:
+        queue = self.queues_by_id[event.queue_id]
+        for gone in (queue, queue.dead_letters):
+            if gone is not None:
+                del self.queues[gone.name]
+                del self.queues_by_id[gone.id]
+                for subscription in gone.subscriptions.values():
+                    del self.subscriptions[subscription.id]
+
+    def _queue_purged(self, event: ev.QueuePurged, place: Place) -> None:
+        self.queues_by_id[event.queue_id].purge()
+
+    def _subscription_created(self, event: ev.SubscriptionCreated, place: Place) -> None:
+        queue = self.queues_by_id[event.queue_id]
+        feed = queue.feed_for(event.config.filter, event.subscription_id)
+        queue.backfill(feed, event.since, ev.pairs(event.backfill))
+        self.last_id = event.subscription_id
+        subscription = Subscription(
+            id=event.subscription_id,
+            name=event.name,
+            config=event.config,
+            queue=queue,
+            feed=feed,
+            start=event.start,
+            created_ns=event.at_ns,
+        )
+        self.add_subscription(subscription)
+
+    def add_subscription(self, subscription: Subscription) -> None:
+        queue = subscription.queue
+        queue.subscriptions[subscription.name] = subscription
+        self.subscriptions[subscription.id] = subscription
+        queue.link()
+
+    def _subscription_altered(self, event: ev.SubscriptionAltered, place: Place) -> None:
+        subscription = self.subscriptions[event.subscription_id]
+        subscription.config = event.config
+        subscription.queue.link()
+
+    def _subscription_deleted(self, event: ev.SubscriptionDeleted, place: Place) -> None:
+        subscription = self.subscriptions.pop(event.subscription_id)
+        queue = subscription.queue
+        del queue.subscriptions[subscription.name]
+        for child in subscription.children:
+            after = tuple(name for name in child.config.after if name != subscription.name)
+            child.config = msgspec.structs.replace(child.config, after=after)
+        queue.link()
+        queue.drop_feed(subscription.feed)
+        queue.drop_stragglers()
+
+    def _sought(self, event: ev.Sought, place: Place) -> None:
+        subscription = self.subscriptions[event.subscription_id]
+        queue = subscription.queue
+        queue.backfill(subscription.feed, event.since, ev.pairs(event.backfill))
+        subscription.seek(event.index)
+        queue.drop_stragglers()
+
+    # Messages.
+
+    def _published(self, event: ev.Published, place: Place) -> None:
+        self.queues_by_id[event.queue_id].append(event, place.locator, place.length)
+
+    def _delivered(self, event: ev.Delivered, place: Place) -> None:
+        self.subscriptions[event.subscription_id].deliver(
+            ev.pairs(event.runs), event.epoch, event.deadline_ns, event.at_ns
+        )
+
+    def _polled(self, event: ev.Polled, place: Place) -> None:
+        self.subscriptions[event.subscription_id].poll(
+            ev.pairs(event.runs), event.epoch, event.deadline_ns, event.stop, event.at_ns
+        )
+
+    def _extended(self, event: ev.Extended, place: Place) -> None:
+        self.subscriptions[event.subscription_id].extend(event.indexes, event.deadline_ns)
+
+    def _lease_expired(self, event: ev.LeaseExpired, place: Place) -> None:
+        self.subscriptions[event.subscription_id].expire_leases(ev.pairs(event.runs))
+
+    def _acked(self, event: ev.Acked, place: Place) -> None:
+        self.subscriptions[event.subscription_id].ack(ev.pairs(event.runs), event.at_ns)
+
+    def _nacked(self, event: ev.Nacked, place: Place) -> None:
+        self.subscriptions[event.subscription_id].nack(event.indexes, event.due_ns, event.reason)
+
+    def _expired(self, event: ev.Expired, place: Place) -> None:
+        self.subscriptions[event.subscription_id].settle(ev.pairs(event.runs), "expired")
+
+    # Dead letters.
+
+    def _dead_lettered(self, event: ev.DeadLettered, place: Place) -> None:
+        subscription = self.subscriptions[event.subscription_id]
+        source = subscription.queue
+        letters = self.queues[source.name + DEAD_LETTER_SUFFIX]
+        letters.append_letter(
+            Letter(event.subscription_id, event.index),
+            at_ns=event.at_ns,
+            locator=place.locator,
+            length=place.length,
+            source=source,
+        )
+        subscription.bury(event.index)
+
+    def _replayed(self, event: ev.Replayed, place: Place) -> None:
+        letters = self.queues_by_id[event.dead_letter_queue_id]
+        for index in event.letter_indexes:
+            letter = letters.letter(index)
+            subscription = self.subscriptions.get(letter.subscription_id)
+            if subscription is not None:
+                subscription.revive(letter.index)
+        self._settle_letters(letters, event.letter_indexes, "replayed")
+
+    def _discarded(self, event: ev.Discarded, place: Place) -> None:
+        letters = self.queues_by_id[event.dead_letter_queue_id]
+        self._settle_letters(letters, event.letter_indexes, "discarded")
+
+    def _settle_letters(self, letters: Queue, indexes: list[int], way: str) -> None:
+        reader = letters.subscriptions[DEFAULT_SUBSCRIPTION]
+        reader.settle([(index, index + 1) for index in indexes], way)
+
+    def _released(self, event: ev.Released, place: Place) -> None:
+        subscription = self.subscriptions[event.subscription_id]
+        for index in event.indexes:
+            subscription.open(index, index + 1)
+
+    def _trimmed(self, event: ev.Trimmed, place: Place) -> None:
+        self.queues_by_id[event.queue_id].trim(event.first)
+
+
+_APPLY: dict[type, Any] = {
+    ev.QueueCreated: Machine._queue_created,
+    ev.QueueAltered: Machine._queue_altered,
+    ev.QueueDeleted: Machine._queue_deleted,
+    ev.QueuePurged: Machine._queue_purged,
+    ev.SubscriptionCreated: Machine._subscription_created,
+    ev.SubscriptionAltered: Machine._subscription_altered,
+    ev.SubscriptionDeleted: Machine._subscription_deleted,
+    ev.Sought: Machine._sought,
+    ev.Published: Machine._published,
+    ev.Delivered: Machine._delivered,
+    ev.Polled: Machine._polled,
+    ev.Extended: Machine._extended,
+    ev.LeaseExpired: Machine._lease_expired,
+    ev.Acked: Machine._acked,
+    ev.Nacked: Machine._nacked,
+    ev.Expired: Machine._expired,
+    ev.DeadLettered: Machine._dead_lettered,
+    ev.Replayed: Machine._replayed,
+    ev.Discarded: Machine._discarded,
+    ev.Released: Machine._released,
+    ev.Trimmed: Machine._trimmed,
+}

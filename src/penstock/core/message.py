@@ -1,0 +1,305 @@
+"""Messages: as a producer hands them in, as the log keeps them, as a consumer gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.core.limits import (
+    MAX_BODY_BYTES,
+    MAX_ENVELOPE_BYTES,
+    MAX_PRIORITY,
+    NANOSECONDS,
+)
+from penstock.core.receipt import Receipt
+from penstock.errors import InvalidArgument, MessageTooLarge
+
+__all__ = [
+    "DeadLetter",
+    "Delivery",
+    "Envelope",
+    "Message",
+    "NewMessage",
+    "PublishedMessage",
+    "message_id",
+    "parse_message_id",
+    "to_datetime",
+    "to_nanoseconds",
+]
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INDEX_BITS = 42
+_INDEX_LOW_BITS = 30
+_SALT_BITS = 32
+_MILLISECONDS = 1_000_000
+
+
+def to_datetime(time_ns: int) -> datetime:
+    """An aware datetime, to the microsecond."""
+    return datetime.fromtimestamp(time_ns // 1000 / 1e6, UTC)
+
+
+def to_nanoseconds(moment: datetime) -> int:
+    """Nanoseconds since 1970; raises `InvalidArgument` for a datetime without a zone."""
+    if moment.tzinfo is None:
+        raise InvalidArgument(
+            f"the time {moment.isoformat()} has no zone: pass an aware datetime, "
+            "for example datetime.now(UTC)"
+        )
+    # Whole microseconds first: a float of seconds would lose the last digits.
+    delta = moment - _EPOCH
+    return ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1000
+
+
+def message_id(created_ns: int, index: int, salt: int) -> str:
+    """A UUIDv7. Of its 74 free bits 42 carry the index and 32 the queue's salt.
+
+    So ids sort by time and then by index, and an id leads to its message without a map.
+    """
+    number = (
+        (created_ns // _MILLISECONDS & 0xFFFF_FFFF_FFFF) << 80
+        | 7 << 76
+        | (index >> _INDEX_LOW_BITS) << 64
+        | 2 << 62
+        | (index & (1 << _INDEX_LOW_BITS) - 1) << _SALT_BITS
+        | salt
+    )
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+class ParsedId(NamedTuple):
+    created_ms: int
+    index: int
+    salt: int
+
+
+def parse_message_id(text: str) -> ParsedId | None:
+    """What an id carries; None when the text is no UUIDv7."""
+    digits = text.replace("-", "")
+    if len(text) != 36 or len(digits) != 32:
+        return None
+    try:
+        number = int(digits, 16)
+    except ValueError:
+        return None
+    if (number >> 76) & 0xF != 7 or (number >> 62) & 0b11 != 0b10:
+        return None
+    high = number >> 64 & 0xFFF
+    low = number >> _SALT_BITS & (1 << _INDEX_LOW_BITS) - 1
+    return ParsedId(number >> 80, high << _INDEX_LOW_BITS | low, number & (1 << _SALT_BITS) - 1)
+
+
+class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """All of a message but its body. On disk a default costs nothing."""
+
+    content_type: str = msgspec.field(default=DEFAULT_CONTENT_TYPE, name="c")
+    attributes: dict[str, str] = msgspec.field(default_factory=dict, name="a")
+    topic: str | None = msgspec.field(default=None, name="t")
+    priority: int = msgspec.field(default=0, name="p")
+    not_before_ns: int | None = msgspec.field(default=None, name="n")
+    expires_at_ns: int | None = msgspec.field(default=None, name="e")
+    group_key: str | None = msgspec.field(default=None, name="g")
+    dedup_key: str | None = msgspec.field(default=None, name="d")
+
+    def encode(self) -> bytes:
+        return _encoder.encode(self)
+
+    @staticmethod
+    def decode(data: bytes | memoryview) -> Envelope:
+        return _decoder.decode(data) if data else PLAIN
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Envelope)
+PLAIN = Envelope()
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as a producer hands it in.
+
+    `priority` 0 to 10, higher first. `not_before` delays the first delivery, `expires_at` ends
+    the message if nobody has taken it by then. On a FIFO queue messages of one `group_key` are
+    delivered one after the other. A second message with the same `dedup_key` within the queue's
+    window is not stored; its publish is answered with the first one's index and id.
+    """
+
+    body: bytes
+    content_type: str = DEFAULT_CONTENT_TYPE
+    attributes: Mapping[str, str] = msgspec.field(default_factory=dict)
+    topic: str | None = None
+    priority: int = 0
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    group_key: str | None = None
+    dedup_key: str | None = None
+
+    def envelope(self) -> Envelope:
+        """Checked; raises `InvalidArgument`. `PLAIN` itself when nothing is set."""
+        if not (
+            self.attributes
+            or self.topic
+            or self.priority
+            or self.not_before
+            or self.expires_at
+            or self.group_key
+            or self.dedup_key
+            or self.content_type is not DEFAULT_CONTENT_TYPE
+        ):
+            return PLAIN
+        return self._checked_envelope()
+
+    def _checked_envelope(self) -> Envelope:
+        priority = self.priority
+        if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
+            raise InvalidArgument(f"priority is {priority!r}: use 0 to {MAX_PRIORITY}")
+        for name in ("topic", "group_key", "dedup_key", "content_type"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str):
+                raise InvalidArgument(f"{name} is {value!r}: use a text")
+        for key, text in self.attributes.items():
+            if not isinstance(key, str) or not isinstance(text, str):
+                raise InvalidArgument(f"attribute {key!r} is {text!r}: names and values are texts")
+        return Envelope(
+            content_type=self.content_type,
+            attributes=dict(self.attributes),
+            topic=self.topic or None,
+            priority=priority,
+            not_before_ns=to_nanoseconds(self.not_before) if self.not_before else None,
+            expires_at_ns=to_nanoseconds(self.expires_at) if self.expires_at else None,
+            group_key=self.group_key or None,
+            dedup_key=self.dedup_key or None,
+        )
+
+
+def check_body(body: object) -> None:
+    """Raises `InvalidArgument` or `MessageTooLarge`."""
+    if not isinstance(body, bytes):
+        raise InvalidArgument(f"a body is {type(body).__name__}: pass bytes")
+    if len(body) > MAX_BODY_BYTES:
+        raise MessageTooLarge(
+            f"a body has {len(body)} bytes, the limit is {MAX_BODY_BYTES}: "
+            "store the content elsewhere and send a reference"
+        )
+
+
+def encode_envelope(envelope: Envelope) -> bytes:
+    """Raises `MessageTooLarge`; lone surrogates in a text raise `InvalidArgument`."""
+    try:
+        data = envelope.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument("a text holds characters that cannot be encoded as UTF-8") from exc
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise MessageTooLarge(
+            f"attributes and keys take {len(data)} bytes, the limit is {MAX_ENVELOPE_BYTES}: "
+            "put them into the body"
+        )
+    return data
+
+
+class PublishedMessage(NamedTuple):
+    """Where a published message is. `duplicate` when an earlier one with its dedup key stands."""
+
+    index: int
+    id: str
+    duplicate: bool = False
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a message is in a dead-letter queue. `index` is its index in the queue it came from."""
+
+    queue: str
+    subscription: str
+    index: int
+    deliveries: int
+    reason: str
+    failed_at_ns: int
+
+    @property
+    def failed_at(self) -> datetime:
+        return to_datetime(self.failed_at_ns)
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as the log keeps it. A dead letter keeps the id of the message that failed."""
+
+    queue: str
+    index: int
+    created_at_ns: int
+    salt: int
+    body: bytes
+    envelope: Envelope
+    dead_letter: DeadLetter | None = None
+
+    @property
+    def id(self) -> str:
+        index = self.dead_letter.index if self.dead_letter else self.index
+        return message_id(self.created_at_ns, index, self.salt)
+
+    @property
+    def created_at(self) -> datetime:
+        return to_datetime(self.created_at_ns)
+
+    @property
+    def content_type(self) -> str:
+        return self.envelope.content_type
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        return self.envelope.attributes
+
+    @property
+    def topic(self) -> str | None:
+        return self.envelope.topic
+
+    @property
+    def priority(self) -> int:
+        return self.envelope.priority
+
+    @property
+    def group_key(self) -> str | None:
+        return self.envelope.group_key
+
+    @property
+    def dedup_key(self) -> str | None:
+        return self.envelope.dedup_key
+
+    @property
+    def not_before(self) -> datetime | None:
+        time_ns = self.envelope.not_before_ns
+        return None if time_ns is None else to_datetime(time_ns)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        time_ns = self.envelope.expires_at_ns
+        return None if time_ns is None else to_datetime(time_ns)
+
+
+class Delivery(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in flight. Settle it with `receipt` before `deadline`, or it comes again.
+
+    `deliveries` counts this one too. Without a deadline it comes again only on request.
+    """
+
+    message: Message
+    subscription_id: int
+    epoch: int
+    deliveries: int
+    deadline_ns: int | None
+
+    @property
+    def receipt(self) -> str:
+        return Receipt(self.subscription_id, self.message.index, self.epoch).text
+
+    @property
+    def deadline(self) -> datetime | None:
+        return None if self.deadline_ns is None else to_datetime(self.deadline_ns)
+
+
+def seconds_to_ns(seconds: float) -> int:
+    return round(seconds * NANOSECONDS)

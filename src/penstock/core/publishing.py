@@ -1,0 +1,251 @@
+"""The publish command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+from penstock.core import events as ev
+from penstock.core.filters import Match, Subject
+from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from penstock.core.machine import Machine
+from penstock.core.message import (
+    PLAIN,
+    Envelope,
+    NewMessage,
+    PublishedMessage,
+    check_body,
+    encode_envelope,
+    message_id,
+)
+from penstock.core.queue import Queue
+from penstock.core.retention import expire
+from penstock.core.runs import runs_of
+from penstock.errors import BatchTooLarge, QueueFull, ReservedQueue
+
+__all__ = ["NewBatch", "PublishResult", "prepare", "publish"]
+
+
+class NewBatch:
+    """Messages that were checked and encoded. `envelopes` and `heads` are None if all are plain."""
+
+    __slots__ = ("bodies", "envelopes", "heads", "size")
+
+    def __init__(
+        self, bodies: list[bytes], envelopes: list[Envelope] | None, heads: list[bytes] | None
+    ) -> None:
+        self.bodies = bodies
+        self.envelopes = envelopes
+        self.heads = heads
+        self.size = sum(map(len, bodies)) + (sum(map(len, heads)) if heads else 0)
+
+
+def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
+    """Raises `InvalidArgument`, `MessageTooLarge` or `BatchTooLarge`."""
+    if len(messages) > MAX_BATCH_MESSAGES:
+        raise BatchTooLarge(
+            f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
+        )
+    bodies: list[bytes] = []
+    envelopes: list[Envelope] = []
+    for message in messages:
+        if isinstance(message, NewMessage):
+            bodies.append(message.body)
+            envelopes.append(message.envelope())
+        else:
+            bodies.append(message)
+            envelopes.append(PLAIN)
+    # A check of each body costs more than its publish, so look closer only where it is needed.
+    if not set(map(type, bodies)) <= {bytes} or max(map(len, bodies), default=0) > MAX_BODY_BYTES:
+        for body in bodies:
+            check_body(body)
+    plain = all(envelope is PLAIN for envelope in envelopes)
+    heads = None if plain else [b"" if e is PLAIN else encode_envelope(e) for e in envelopes]
+    batch = NewBatch(bodies, None if plain else envelopes, heads)
+    if batch.size > MAX_BATCH_BYTES:
+        raise BatchTooLarge(
+            f"the batch has {batch.size} bytes, the limit is {MAX_BATCH_BYTES}: split it"
+        )
+    return batch
+
+
+class PublishResult(Sequence[PublishedMessage]):
+    """One entry per message of the batch, in its order. Made as it is looked at: ids are texts."""
+
+    __slots__ = ("_created_ns", "_duplicates", "_first", "_indexes", "_salt", "durability")
+
+    def __init__(
+        self,
+        *,
+        first: int,
+        indexes: Sequence[int],
+        created_ns: int,
+        salt: int,
+        duplicates: dict[int, str],
+    ) -> None:
+        self._first = first
+        self._indexes = indexes
+        self._created_ns = created_ns
+        self._salt = salt
+        self._duplicates = duplicates
+        self.durability = "memory"
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    @overload
+    def __getitem__(self, at: int) -> PublishedMessage: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[PublishedMessage]: ...
+    def __getitem__(self, at: int | slice) -> PublishedMessage | Sequence[PublishedMessage]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        index = self._indexes[at]
+        duplicate = self._duplicates.get(at % len(self))
+        if duplicate is not None:
+            return PublishedMessage(index, duplicate, True)
+        return PublishedMessage(index, message_id(self._created_ns, index, self._salt))
+
+    def __iter__(self) -> Iterator[PublishedMessage]:
+        return (self[at] for at in range(len(self)))
+
+    @property
+    def indexes(self) -> Sequence[int]:
+        return self._indexes
+
+
+def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
+    """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`."""
+    queue = machine.queue(queue_name)
+    if queue.source is not None:
+        raise ReservedQueue(f"{queue_name!r} is written by the broker alone: publish elsewhere")
+    bodies, envelopes, heads, size = batch.bodies, batch.envelopes, batch.heads, batch.size
+    first = queue.next
+    duplicates: dict[int, str] = {}
+    indexes: Sequence[int] = range(first, first + len(bodies))
+    if envelopes is not None and any(e.dedup_key is not None for e in envelopes):
+        known = _known(queue, envelopes, now_ns)
+        if known:
+            kept = [at for at in range(len(bodies)) if at not in known]
+            indexes = _indexes(first, len(bodies), known)
+            bodies = [bodies[at] for at in kept]
+            envelopes = [envelopes[at] for at in kept]
+            if heads is not None:
+                heads = [heads[at] for at in kept]
+            size = sum(map(len, bodies)) + (sum(map(len, heads)) if heads else 0)
+            duplicates = {
+                at: queue.id_of(index) if index < first else message_id(now_ns, index, queue.salt)
+                for at, index in known.items()
+            }
+            queue.duplicates += len(known)
+    if bodies:
+        _check_bound(machine, queue, len(bodies), size, now_ns)
+        matched, errors = _match(queue, bodies, envelopes, now_ns)
+        machine.emit(
+            ev.Published(
+                at_ns=now_ns,
+                queue_id=queue.id,
+                first=first,
+                count=len(bodies),
+                size=size,
+                envelopes=envelopes,
+                matched=matched,
+                filter_errors=errors,
+                bodies=bodies,
+                heads=heads,
+            )
+        )
+    return PublishResult(
+        first=first, indexes=indexes, created_ns=now_ns, salt=queue.salt, duplicates=duplicates
+    )
+
+
+def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, int]:
+    """Positions in the batch whose dedup key was seen, with the index of the first one."""
+    queue.forget_dedup_keys(now_ns)
+    known: dict[int, int] = {}
+    new: dict[str, int] = {}
+    for at, envelope in enumerate(envelopes):
+        key = envelope.dedup_key
+        if key is None:
+            continue
+        seen = queue.dedup.get(key)
+        if seen is not None and queue.holds(seen[0]):
+            known[at] = seen[0]
+        elif key in new:
+            known[at] = new[key]
+        else:
+            new[key] = queue.next + at - len(known)
+    return known
+
+
+def _indexes(first: int, count: int, known: dict[int, int]) -> list[int]:
+    indexes = []
+    for at in range(count):
+        if at in known:
+            indexes.append(known[at])
+        else:
+            indexes.append(first)
+            first += 1
+    return indexes
+
+
+def _check_bound(machine: Machine, queue: Queue, count: int, size: int, now_ns: int) -> None:
+    if _excess(queue, count, size):
+        # What has expired makes room.
+        expire(machine, queue, now_ns)
+        excess = _excess(queue, count, size)
+        if excess:
+            raise QueueFull(
+                f"queue {queue.name!r} is full: {excess}; nothing was stored, "
+                "try again when consumers have caught up"
+            )
+
+
+def _excess(queue: Queue, count: int, size: int) -> str:
+    config = queue.config
+    if config.max_messages is not None:
+        unsettled = max((s.unsettled for s in queue.subscriptions.values()), default=0)
+        if unsettled + count > config.max_messages:
+            return f"{unsettled} of {config.max_messages} messages are unsettled, {count} more came"
+    if config.max_bytes is not None:
+        floor = min((s.floor for s in queue.subscriptions.values()), default=queue.next)
+        unsettled = queue.timeline.bytes_from(floor) if floor < queue.next else 0
+        if unsettled + size > config.max_bytes:
+            return f"{unsettled} of {config.max_bytes} bytes are unsettled, {size} more came"
+    return ""
+
+
+def _match(
+    queue: Queue, bodies: list[bytes], envelopes: list[Envelope] | None, now_ns: int
+) -> tuple[dict[int, list[int]], dict[int, int]]:
+    """What each filter that only CEL can decide takes of the batch."""
+    if not queue.other_feeds:
+        return {}, {}
+    found: dict[int, list[int]] = {}
+    errors: dict[int, int] = {}
+    for index, body in enumerate(bodies, queue.next):
+        envelope = PLAIN if envelopes is None else envelopes[index - queue.next]
+        subject = make_subject(queue, index, now_ns, body, envelope)
+        for feed in queue.other_feeds:
+            if feed.filter is None:
+                continue
+            match = feed.filter.matches(subject)
+            if match is Match.YES:
+                found.setdefault(feed.id, []).append(index)
+            elif match is Match.ERROR:
+                errors[feed.id] = errors.get(feed.id, 0) + 1
+    return {feed: ev.flat(runs_of(indexes)) for feed, indexes in found.items()}, errors
+
+
+def make_subject(
+    queue: Queue, index: int, created_ns: int, body: bytes, envelope: Envelope
+) -> Subject:
+    """What a filter sees of a message."""
+    return Subject(
+        body=body,
+        attributes=envelope.attributes,
+        topic=envelope.topic,
+        priority=envelope.priority,
+        id=lambda: message_id(created_ns, index, queue.salt),
+    )

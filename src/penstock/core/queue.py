@@ -1,0 +1,365 @@
+"""A queue: a named, ordered, append-only log of messages, and the readers it has."""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from heapq import heappop, heappush
+from typing import NamedTuple
+
+from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig
+from penstock.core.events import Published, pairs
+from penstock.core.feed import Feed
+from penstock.core.filters import compile_filter
+from penstock.core.limits import NANOSECONDS
+from penstock.core.message import Envelope, message_id, parse_message_id
+from penstock.core.runs import Run
+from penstock.core.subscription import Subscription
+from penstock.core.timeline import Batch, Timeline
+from penstock.errors import SubscriptionNotFound
+
+__all__ = ["Letter", "Queue", "Special"]
+
+
+class Special(NamedTuple):
+    """What sets a message apart from those that a cursor simply walks over. 0 is no delay."""
+
+    priority: int
+    due_ns: int
+    group: str | None
+
+
+class Letter(NamedTuple):
+    """Where a dead letter came from."""
+
+    subscription_id: int
+    index: int
+
+
+class Queue:
+    """The messages ``first <= index < next``, plus `stragglers`: older ones still needed."""
+
+    __slots__ = (
+        "config",
+        "created_ns",
+        "dead_letters",
+        "dedup",
+        "dedup_order",
+        "dependents",
+        "duplicates",
+        "everything",
+        "expiry",
+        "expiry_heap",
+        "feeds",
+        "first",
+        "id",
+        "letter_origins",
+        "letter_subscriptions",
+        "name",
+        "next",
+        "other_feeds",
+        "pins",
+        "purged",
+        "salt",
+        "source",
+        "special",
+        "stragglers",
+        "subscriptions",
+        "timeline",
+        "topic_feeds",
+        "ttl_checked",
+    )
+
+    def __init__(
+        self, *, id: int, name: str, config: QueueConfig, salt: int, created_ns: int
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.config = config
+        self.salt = salt
+        self.created_ns = created_ns
+        self.first = 0
+        self.next = 0
+        self.timeline = Timeline()
+        self.subscriptions: dict[str, Subscription] = {}
+        self.dependents: list[Subscription] = []  # those that wait for others
+        self.everything = Feed(id=0, filter=None, since=0)
+        self.feeds: dict[str, Feed] = {}  # by the text of the filter
+        self.topic_feeds: dict[str, list[Feed]] = {}
+        self.other_feeds: list[Feed] = []
+        self.special: dict[int, Special] = {}
+        self.expiry: dict[int, int] = {}
+        self.expiry_heap: list[tuple[int, int]] = []
+        self.ttl_checked = 0  # messages below it have expired by the queue's own time to live
+        self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
+        self.dedup_order: deque[tuple[int, str]] = deque()
+        self.duplicates = 0
+        self.purged = 0
+        self.stragglers: dict[int, Batch] = {}
+        self.pins: dict[int, int] = {}  # index -> how many dead letters refer to it
+        self.dead_letters: Queue | None = None
+        # Of a dead-letter queue: the queue its letters come from, and columns beside the timeline.
+        self.source: Queue | None = None
+        self.letter_subscriptions = array("I")
+        self.letter_origins = array("Q")
+
+    # Reading the state.
+
+    def subscription(self, name: str) -> Subscription:
+        """Raises `SubscriptionNotFound`."""
+        found = self.subscriptions.get(name)
+        if found is None:
+            raise SubscriptionNotFound(
+                f"queue {self.name!r} has no subscription {name!r}; "
+                f"it has: {', '.join(sorted(self.subscriptions)) or 'none'}"
+            )
+        return found
+
+    def holds(self, index: int) -> bool:
+        return self.first <= index < self.next or index in self.stragglers
+
+    def batch(self, index: int) -> Batch:
+        """Where the storage keeps a message that the queue holds."""
+        if index >= self.first:
+            return self.timeline.batch(index)
+        return self.stragglers[index]
+
+    def id_of(self, index: int) -> str:
+        return message_id(self.batch(index).created_ns, index, self.salt)
+
+    def index_of(self, id: str) -> int | None:
+        """The index of a message that the queue holds, by its id."""
+        parsed = parse_message_id(id)
+        if parsed is None or parsed.salt != self.salt or not self.holds(parsed.index):
+            return None
+        if self.batch(parsed.index).created_ns // 1_000_000 != parsed.created_ms:
+            return None
+        return parsed.index
+
+    def letter(self, index: int) -> Letter:
+        """Of a dead-letter queue, by the index of the letter."""
+        at = index - (self.next - len(self.letter_origins))
+        return Letter(self.letter_subscriptions[at], self.letter_origins[at])
+
+    def expires_ns(self, index: int) -> int | None:
+        """When a message expires: at its own time or the queue's, whichever comes first."""
+        own = self.expiry.get(index)
+        ttl = self.config.message_ttl_seconds
+        if ttl is None:
+            return own
+        created_ns = self.timeline.created_ns(index)
+        if created_ns is None:
+            return own
+        by_ttl = created_ns + round(ttl * NANOSECONDS)
+        return by_ttl if own is None else min(own, by_ttl)
+
+    # Changing the state.
+
+    def append(self, event: Published, locator: int, length: int) -> None:
+        first, stop = event.first, event.first + event.count
+        self.timeline.append(first, event.at_ns, event.size, locator, length)
+        self.next = stop
+        if event.envelopes is None:
+            self.everything.add(first, stop)
+            for feed in self.topic_feeds.get("", ()):
+                feed.add(first, stop)
+        else:
+            for index, envelope in enumerate(event.envelopes, first):
+                self._append_one(index, envelope, event.at_ns)
+        for feed in self.other_feeds:
+            for start, end in pairs(event.matched.get(feed.id, [])):
+                self._feed_run(feed, start, end)
+            feed.errors += event.filter_errors.get(feed.id, 0)
+        for subscription in self.dependents:
+            # Only what the filter of every parent keeps out is theirs at once.
+            if all(parent.feed.filter is not None for parent in subscription.parents):
+                subscription.parents_passed(first, stop)
+
+    def _append_one(self, index: int, envelope: Envelope, at_ns: int) -> None:
+        group = envelope.group_key if self.config.fifo else None
+        due_ns = envelope.not_before_ns or 0
+        if due_ns <= at_ns:
+            due_ns = 0
+        is_special = bool(due_ns or group)
+        if is_special:
+            self.special[index] = Special(envelope.priority, due_ns, group)
+        feeds = self.topic_feeds.get(envelope.topic or "", ())
+        if is_special or envelope.priority:
+            self.everything.add_one(index, priority=envelope.priority, special=is_special)
+            for feed in feeds:
+                feed.add_one(index, priority=envelope.priority, special=is_special)
+        else:
+            self.everything.add(index, index + 1)
+            for feed in feeds:
+                feed.add(index, index + 1)
+        if envelope.expires_at_ns is not None:
+            self.expiry[index] = envelope.expires_at_ns
+            heappush(self.expiry_heap, (envelope.expires_at_ns, index))
+        if envelope.dedup_key is not None:
+            self.dedup[envelope.dedup_key] = (index, at_ns)
+            self.dedup_order.append((at_ns, envelope.dedup_key))
+
+    def _feed_run(self, feed: Feed, start: int, stop: int) -> None:
+        """Matches of a filter, placed as the feed of everything placed them."""
+        lanes = self.everything.lanes
+        if len(lanes) == 1 and not self.everything.special:
+            feed.add(start, stop)
+            return
+        for index in range(start, stop):
+            special = self.special.get(index)
+            if special is not None:
+                feed.add_one(index, priority=special.priority, special=True)
+                continue
+            priority = next(p for p, lane in lanes.items() if index in lane)
+            if priority:
+                feed.add_one(index, priority=priority, special=False)
+            else:
+                feed.add(index, index + 1)
+
+    def forget_dedup_keys(self, now_ns: int) -> None:
+        """Drop the keys whose window is over."""
+        before = now_ns - round(self.config.dedup_window_seconds * NANOSECONDS)
+        order = self.dedup_order
+        while order and order[0][0] <= before:
+            created_ns, key = order.popleft()
+            if self.dedup.get(key, (0, 0))[1] == created_ns:
+                del self.dedup[key]
+
+    def feed_for(self, filter_text: str | None, feed_id: int) -> Feed:
+        """The shared feed of a filter, made if need be."""
+        if filter_text is None:
+            return self.everything
+        feed = self.feeds.get(filter_text)
+        if feed is None:
+            compiled = compile_filter(filter_text)
+            feed = self.feeds[filter_text] = Feed(id=feed_id, filter=compiled, since=self.next)
+            if compiled.is_topic_only:
+                self.topic_feeds.setdefault(compiled.topic or "", []).append(feed)
+            else:
+                self.other_feeds.append(feed)
+        return feed
+
+    def backfill(self, feed: Feed, since: int, matches: list[Run]) -> None:
+        if since < feed.since:
+            feed.backfill(since, matches, self.everything)
+
+    def drop_feed(self, feed: Feed) -> None:
+        """Forget a feed that nobody reads any more."""
+        if feed.filter is None or any(s.feed is feed for s in self.subscriptions.values()):
+            return
+        del self.feeds[feed.filter.source]
+        if feed.filter.is_topic_only:
+            feeds = self.topic_feeds[feed.filter.topic or ""]
+            feeds.remove(feed)
+            if not feeds:
+                del self.topic_feeds[feed.filter.topic or ""]
+        else:
+            self.other_feeds.remove(feed)
+
+    def link(self) -> None:
+        """Make parents and children of the subscriptions what their `after` says."""
+        subscriptions = self.subscriptions
+        for subscription in subscriptions.values():
+            subscription.children = [
+                other
+                for other in subscriptions.values()
+                if subscription.name in other.config.after
+            ]
+        for subscription in subscriptions.values():
+            parents = [subscriptions[name] for name in subscription.config.after]
+            if parents != subscription.parents:
+                subscription.rewire(parents)
+        self.dependents = [s for s in subscriptions.values() if s.parents]
+
+    def append_letter(
+        self, letter: Letter, *, at_ns: int, locator: int, length: int, source: Queue
+    ) -> None:
+        self.timeline.append(self.next, at_ns, 0, locator, length)
+        self.letter_subscriptions.append(letter.subscription_id)
+        self.letter_origins.append(letter.index)
+        source.pins[letter.index] = source.pins.get(letter.index, 0) + 1
+        self.next += 1
+        self.everything.add(self.next - 1, self.next)
+
+    def letters_settled(self, runs: list[Run]) -> None:
+        """Of a dead-letter queue: the messages these letters stand for are no longer needed."""
+        source = self.source
+        if source is None:
+            return
+        for start, stop in runs:
+            for index in range(start, stop):
+                origin = self.letter(index).index
+                source.pins[origin] -= 1
+                if not source.pins[origin]:
+                    del source.pins[origin]
+                    source.settled_somewhere(origin, origin + 1)
+
+    def is_needed(self, index: int) -> bool:
+        return index in self.pins or any(
+            not s.is_settled(index) for s in self.subscriptions.values()
+        )
+
+    def settled_somewhere(self, start: int, stop: int) -> None:
+        """Drop stragglers that nobody needs any more."""
+        if start < self.first and self.stragglers:
+            for index in range(start, min(stop, self.first)):
+                if index in self.stragglers and not self.is_needed(index):
+                    del self.stragglers[index]
+                    self._forget_message(index)
+
+    def drop_stragglers(self) -> None:
+        """After a subscription went or moved: look at all of them again."""
+        for index in [i for i in self.stragglers if not self.is_needed(i)]:
+            del self.stragglers[index]
+            self._forget_message(index)
+
+    def _forget_message(self, index: int) -> None:
+        self.special.pop(index, None)
+        self.expiry.pop(index, None)
+
+    def trim(self, first: int) -> None:
+        """Remove from the front, but keep aside what somebody has not settled."""
+        for subscription in self.subscriptions.values():
+            for run in subscription.unsettled_within(self.first, first):
+                for index in range(*run):
+                    self.stragglers[index] = self.timeline.batch(index)
+        for index in self.pins:
+            if self.first <= index < first:
+                self.stragglers[index] = self.timeline.batch(index)
+        for places in (self.special, self.expiry):
+            if places:
+                for index in [i for i in places if i < first and i not in self.stragglers]:
+                    self._forget_message(index)
+        old_first, self.first = self.first, first
+        self.timeline.trim(first, self.next)
+        # Feeds still answer for stragglers, so they are cut only below the lowest of these.
+        lowest = min(self.stragglers, default=first)
+        self.everything.trim(lowest)
+        for feed in self.feeds.values():
+            feed.trim(lowest)
+        if self.source is not None:
+            del self.letter_subscriptions[: first - old_first]
+            del self.letter_origins[: first - old_first]
+
+    def purge(self) -> None:
+        """Settle everything for everybody and remove it, except what dead letters refer to."""
+        self.purged += self.next - self.first
+        for subscription in self.subscriptions.values():
+            runs = list(subscription.unsettled_within(0, self.next))
+            subscription.settle(runs, "purged")
+        self.trim(self.next)
+
+    def pop_expired(self, now_ns: int) -> list[int]:
+        """Indexes whose own expiry has come, each given once."""
+        found = []
+        heap = self.expiry_heap
+        while heap and heap[0][0] <= now_ns:
+            _, index = heappop(heap)
+            if index in self.expiry:
+                found.append(index)
+        return found
+
+    @property
+    def default(self) -> Subscription | None:
+        return self.subscriptions.get(DEFAULT_SUBSCRIPTION)
+

@@ -1,0 +1,200 @@
+"""A sorted set of indexes, kept as runs.
+
+A queue's progress is mostly contiguous: a million acknowledged messages are one run of two
+integers. `Runs` is that set. Its cost follows the number of gaps, never the number of indexes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+
+__all__ = ["Run", "Runs", "runs_of"]
+
+Run = tuple[int, int]
+"""Indexes ``start <= i < stop``."""
+
+
+def runs_of(indexes: Iterable[int]) -> list[Run]:
+    """The runs of any indexes, ascending and without repeats."""
+    runs: list[Run] = []
+    start = stop = -1
+    for index in sorted(indexes):
+        if index == stop:
+            stop += 1
+        elif index > stop:
+            if stop > start:
+                runs.append((start, stop))
+            start, stop = index, index + 1
+    if stop > start:
+        runs.append((start, stop))
+    return runs
+
+
+class Runs:
+    """Disjoint, ascending, never adjacent runs: ``starts[i] < stops[i] < starts[i + 1]``."""
+
+    __slots__ = ("_starts", "_stops", "count")
+
+    def __init__(self, runs: Iterable[Run] = ()) -> None:
+        self._starts = array("Q")
+        self._stops = array("Q")
+        self.count = 0
+        for start, stop in runs:
+            self.add(start, stop)
+
+    def __iter__(self) -> Iterator[Run]:
+        return zip(self._starts, self._stops, strict=True)
+
+    def __len__(self) -> int:
+        """How many runs; `count` is how many indexes."""
+        return len(self._starts)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Runs):
+            return NotImplemented
+        return self._starts == other._starts and self._stops == other._stops
+
+    def __hash__(self) -> int:
+        raise TypeError("Runs are mutable")
+
+    def __repr__(self) -> str:
+        return f"Runs({list(self)})"
+
+    def __contains__(self, index: int) -> bool:
+        at = bisect_right(self._starts, index) - 1
+        return at >= 0 and index < self._stops[at]
+
+    @property
+    def first(self) -> int | None:
+        """The lowest index."""
+        return self._starts[0] if self._starts else None
+
+    @property
+    def stop(self) -> int:
+        """One above the highest index; 0 when empty."""
+        return self._stops[-1] if self._stops else 0
+
+    def copy(self) -> Runs:
+        twin = Runs()
+        twin._starts = self._starts[:]
+        twin._stops = self._stops[:]
+        twin.count = self.count
+        return twin
+
+    def indexes(self) -> Iterator[int]:
+        for start, stop in self:
+            yield from range(start, stop)
+
+    def add(self, start: int, stop: int) -> int:
+        """Include a run. Returns how many of its indexes were new."""
+        if start >= stop:
+            return 0
+        starts, stops = self._starts, self._stops
+        if not stops or start > stops[-1]:
+            starts.append(start)
+            stops.append(stop)
+            self.count += stop - start
+            return stop - start
+        if start >= starts[-1]:
+            # The usual case: it continues the last run.
+            added = stop - stops[-1]
+            if added <= 0:
+                return 0
+            stops[-1] = stop
+            self.count += added
+            return added
+        low = bisect_left(stops, start)
+        high = bisect_right(starts, stop)
+        if low == high:
+            starts.insert(low, start)
+            stops.insert(low, stop)
+            self.count += stop - start
+            return stop - start
+        merged_start = min(start, starts[low])
+        merged_stop = max(stop, stops[high - 1])
+        before = sum(stops[low:high]) - sum(starts[low:high])
+        if high - low == 1:
+            starts[low] = merged_start
+            stops[low] = merged_stop
+        else:
+            starts[low:high] = array("Q", (merged_start,))
+            stops[low:high] = array("Q", (merged_stop,))
+        added = merged_stop - merged_start - before
+        self.count += added
+        return added
+
+    def discard(self, start: int, stop: int) -> int:
+        """Exclude a run. Returns how many of its indexes had been there."""
+        starts, stops = self._starts, self._stops
+        if start >= stop or not stops or start >= stops[-1] or stop <= starts[0]:
+            return 0
+        low = bisect_right(stops, start)
+        high = bisect_left(starts, stop)
+        if low >= high:
+            return 0
+        keep_starts, keep_stops = array("Q"), array("Q")
+        first, last = starts[low], stops[high - 1]
+        before = sum(stops[low:high]) - sum(starts[low:high])
+        if first < start:
+            keep_starts.append(first)
+            keep_stops.append(start)
+        if last > stop:
+            keep_starts.append(stop)
+            keep_stops.append(last)
+        after = sum(keep_stops) - sum(keep_starts)
+        if high - low == 1 and len(keep_starts) == 1:
+            starts[low] = keep_starts[0]
+            stops[low] = keep_stops[0]
+        else:
+            starts[low:high] = keep_starts
+            stops[low:high] = keep_stops
+        self.count -= before - after
+        return before - after
+
+    def next(self, index: int) -> int | None:
+        """The lowest member that is at least ``index``."""
+        at = bisect_right(self._stops, index)
+        if at == len(self._starts):
+            return None
+        return max(index, self._starts[at])
+
+    def next_gap(self, index: int) -> int:
+        """The lowest non-member that is at least ``index``."""
+        at = bisect_right(self._starts, index) - 1
+        if at >= 0 and index < self._stops[at]:
+            return self._stops[at]
+        return index
+
+    def within(self, start: int, stop: int) -> Iterator[Run]:
+        """The parts of the runs that lie in ``[start, stop)``, ascending."""
+        starts, stops = self._starts, self._stops
+        at = bisect_right(stops, start)
+        while at < len(starts) and starts[at] < stop:
+            yield max(start, starts[at]), min(stop, stops[at])
+            at += 1
+
+    def outside(self, start: int, stop: int) -> Iterator[Run]:
+        """The parts of ``[start, stop)`` that no run covers, ascending."""
+        at = start
+        for covered_start, covered_stop in self.within(start, stop):
+            if at < covered_start:
+                yield at, covered_start
+            at = covered_stop
+        if at < stop:
+            yield at, stop
+
+    def count_within(self, start: int, stop: int) -> int:
+        return sum(b - a for a, b in self.within(start, stop))
+
+    def dump(self) -> tuple[bytes, bytes]:
+        return self._starts.tobytes(), self._stops.tobytes()
+
+    @classmethod
+    def load(cls, dumped: tuple[bytes, bytes]) -> Runs:
+        runs = cls()
+        runs._starts.frombytes(dumped[0])
+        runs._stops.frombytes(dumped[1])
+        runs.count = sum(runs._stops) - sum(runs._starts)
+        return runs

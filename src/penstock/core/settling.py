@@ -1,0 +1,196 @@
+"""Commands that end a delivery: ack, nack, extend. By receipt, by message id, or up to an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from penstock.core import events as ev
+from penstock.core.dead_letters import bury_or
+from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
+from penstock.core.machine import Machine
+from penstock.core.receipt import Receipt
+from penstock.core.retention import end_leases
+from penstock.core.runs import runs_of
+from penstock.core.subscription import Subscription
+from penstock.errors import InvalidArgument, InvalidReceipt
+
+__all__ = ["Outcome", "ack", "ack_up_to", "extend", "nack"]
+
+
+class Outcome(Enum):
+    """What became of one target of a batch."""
+
+    DONE = "done"
+    ALREADY_SETTLED = "already_settled"
+    NOT_LEASED = "not_leased"  # stale: another delivery of it was made, or its lease ended
+    NOT_FOUND = "not_found"
+
+
+def ack(
+    machine: Machine, queue_name: str, name: str, targets: Sequence[str], now_ns: int
+) -> list[Outcome]:
+    """Settle deliveries. Targets are receipts or message ids; an outcome for each.
+
+    By receipt: that delivery and no later one. A late ack counts as long as nobody else got the
+    message. By id: whatever state it is in. Both are idempotent.
+    """
+    subscription = machine.subscription(queue_name, name)
+    leases = subscription.leases
+    outcomes: list[Outcome] = []
+    done: list[int] = []
+    for target in targets:
+        index, epoch = _find(subscription, target)
+        if index is None:
+            outcomes.append(Outcome.NOT_FOUND)
+            continue
+        lease = leases.get(index)
+        if lease is not None and (epoch is None or lease[0] == epoch):
+            done.append(index)
+            outcomes.append(Outcome.DONE)
+        else:
+            outcome = _without_lease(subscription, index, epoch)
+            if outcome is Outcome.DONE:
+                done.append(index)
+            outcomes.append(outcome)
+    if done:
+        machine.emit(
+            ev.Acked(
+                at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs_of(done))
+            )
+        )
+    return outcomes
+
+
+def _find(subscription: Subscription, target: str) -> tuple[int | None, int | None]:
+    """Index and epoch that a target names; no epoch for a message id."""
+    if len(target) == 36 and target[8] == "-":
+        return subscription.queue.index_of(target), None
+    receipt = Receipt.parse(target)
+    if receipt.subscription_id != subscription.id:
+        raise InvalidReceipt(
+            f"receipt {target!r} does not belong to subscription {subscription.name!r} "
+            f"of queue {subscription.queue.name!r}"
+        )
+    return receipt.index, receipt.epoch
+
+
+def _without_lease(subscription: Subscription, index: int, epoch: int | None) -> Outcome:
+    """What an ack means for a message that is not in flight under that epoch."""
+    if index >= subscription.queue.next:
+        return Outcome.NOT_FOUND
+    if index in subscription.settled:
+        return Outcome.ALREADY_SETTLED
+    if epoch is None:
+        return Outcome.DONE if index in subscription.feed.matched else Outcome.ALREADY_SETTLED
+    tried = subscription.attempts.get(index)
+    if tried is not None and tried.epoch == epoch:
+        return Outcome.DONE
+    return Outcome.NOT_LEASED
+
+
+def ack_up_to(machine: Machine, queue_name: str, name: str, index: int, now_ns: int) -> int:
+    """Settle everything below an index, delivered or not; returns how many.
+
+    What a dependency still holds back is left: it was never given out.
+    """
+    subscription = machine.subscription(queue_name, name)
+    stop = min(index, subscription.queue.next)
+    runs = list(subscription.unsettled_within(subscription.floor, stop))
+    if subscription.parents:
+        runs = [part for run in runs for part in subscription.opened.within(*run)]
+    if runs:
+        machine.emit(
+            ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs))
+        )
+    return sum(b - a for a, b in runs)
+
+
+def nack(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    targets: Sequence[str],
+    delay_seconds: float | None,
+    reason: str,
+    now_ns: int,
+) -> list[Outcome]:
+    """Give deliveries back. ``delay_seconds`` overrides the subscription's backoff.
+
+    One that failed too often becomes a dead letter with this reason.
+    """
+    subscription = machine.subscription(queue_name, name)
+    if delay_seconds is not None and not 0 <= delay_seconds <= 1e9:
+        raise InvalidArgument(f"delay_seconds is {delay_seconds}: use 0 or more")
+    reason = reason[:MAX_REASON_CHARACTERS]
+    outcomes, indexes = _leased(machine, subscription, targets, now_ns)
+    backoff = subscription.config.backoff
+    again: list[int] = []
+    due_ns: list[int] = []
+    for index in indexes:
+        if bury_or(machine, subscription, index, reason, now_ns):
+            continue
+        seconds = delay_seconds
+        if seconds is None:
+            seconds = backoff.delay_seconds(subscription.deliveries_of(index), machine.rng)
+        again.append(index)
+        due_ns.append(now_ns + round(seconds * NANOSECONDS) if seconds > 0 else 0)
+    if again:
+        machine.emit(
+            ev.Nacked(
+                at_ns=now_ns,
+                subscription_id=subscription.id,
+                indexes=again,
+                due_ns=due_ns,
+                reason=reason,
+            )
+        )
+    return outcomes
+
+
+def extend(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    targets: Sequence[str],
+    seconds: float,
+    now_ns: int,
+) -> list[Outcome]:
+    """Make the deliveries' leases end this many seconds from now."""
+    subscription = machine.subscription(queue_name, name)
+    if not 0 < seconds <= 1e9:
+        raise InvalidArgument(f"seconds is {seconds}: use a number above 0")
+    outcomes, indexes = _leased(machine, subscription, targets, now_ns)
+    if indexes:
+        machine.emit(
+            ev.Extended(
+                at_ns=now_ns,
+                subscription_id=subscription.id,
+                indexes=indexes,
+                deadline_ns=now_ns + round(seconds * NANOSECONDS),
+            )
+        )
+    return outcomes
+
+
+def _leased(
+    machine: Machine, subscription: Subscription, targets: Sequence[str], now_ns: int
+) -> tuple[list[Outcome], list[int]]:
+    """Outcomes, and the indexes of the targets that are in flight now."""
+    end_leases(machine, subscription, now_ns)
+    outcomes: list[Outcome] = []
+    indexes: dict[int, None] = {}
+    for target in targets:
+        index, epoch = _find(subscription, target)
+        if index is None or index >= subscription.queue.next:
+            outcomes.append(Outcome.NOT_FOUND)
+            continue
+        lease = subscription.leases.get(index)
+        if lease is not None and (epoch is None or lease.epoch == epoch):
+            indexes[index] = None
+            outcomes.append(Outcome.DONE)
+        elif subscription.is_settled(index):
+            outcomes.append(Outcome.ALREADY_SETTLED)
+        else:
+            outcomes.append(Outcome.NOT_LEASED)
+    return outcomes, list(indexes)

@@ -1,0 +1,135 @@
+"""What can be said about a queue and its subscriptions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.limits import NANOSECONDS
+from penstock.core.message import to_datetime
+from penstock.core.queue import Queue
+from penstock.core.subscription import Subscription
+
+__all__ = ["QueueStats", "SubscriptionStats", "queue_stats", "subscription_stats"]
+
+
+class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription now, and what went through it since it was made.
+
+    `ready + in_flight + delayed + parked + held` is everything unsettled. `delayed` waits for a
+    moment, `parked` for an earlier message of its group, `held` for other subscriptions.
+    """
+
+    name: str
+    config: SubscriptionConfig
+    created_at: datetime
+    ready: int
+    in_flight: int
+    delayed: int
+    parked: int
+    held: int
+    acked: int
+    filtered: int
+    dead_lettered: int
+    expired: int
+    skipped: int
+    purged: int
+    delivered: int
+    redelivered: int
+    nacked: int
+    leases_expired: int
+    replayed: int
+    discarded: int
+    filter_errors: int
+    cursor: int
+    lowest_unacked_index: int
+    oldest_unacked_seconds: float | None
+    last_delivery_at: datetime | None
+    last_ack_at: datetime | None
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue now. `bytes` are those of its messages, `dead_letters` the letters it has."""
+
+    name: str
+    config: QueueConfig
+    created_at: datetime
+    first_index: int
+    next_index: int
+    messages: int
+    bytes: int
+    dead_letters: int
+    duplicates: int
+    purged: int
+    subscriptions: list[SubscriptionStats]
+
+
+def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
+    letters = queue.dead_letters.default if queue.dead_letters else None
+    return QueueStats(
+        name=queue.name,
+        config=queue.config,
+        created_at=to_datetime(queue.created_ns),
+        first_index=queue.first,
+        next_index=queue.next,
+        messages=queue.next - queue.first + len(queue.stragglers),
+        bytes=queue.timeline.bytes_from(queue.first) if queue.first < queue.next else 0,
+        dead_letters=letters.unsettled if letters else 0,
+        duplicates=queue.duplicates,
+        purged=queue.purged,
+        subscriptions=[
+            subscription_stats(subscription, now_ns)
+            for subscription in queue.subscriptions.values()
+        ],
+    )
+
+
+def subscription_stats(subscription: Subscription, now_ns: int) -> SubscriptionStats:
+    subscription.mature(now_ns)
+    queue, feed, counters = subscription.queue, subscription.feed, subscription.counters
+    unsettled = subscription.unsettled
+    in_flight = len(subscription.leases)
+    delayed = len(subscription.waiting)
+    parked = sum(len(line) - 1 for line in subscription.groups.values())
+    held = sum(stop - start for start, stop in subscription.held())
+    floor = subscription.floor
+    oldest_ns = None
+    if floor < queue.next and unsettled:
+        oldest_ns = queue.batch(floor).created_ns if queue.holds(floor) else None
+    matched_since_start = feed.total - subscription.base_total
+    return SubscriptionStats(
+        name=subscription.name,
+        config=subscription.config,
+        created_at=to_datetime(subscription.created_ns),
+        ready=unsettled - in_flight - delayed - parked - held,
+        in_flight=in_flight,
+        delayed=delayed,
+        parked=parked,
+        held=held,
+        acked=counters.acked,
+        filtered=queue.next - subscription.start - matched_since_start if feed.filter else 0,
+        dead_lettered=counters.dead_lettered,
+        expired=counters.expired,
+        skipped=counters.skipped,
+        purged=counters.purged,
+        delivered=counters.delivered,
+        redelivered=counters.redelivered,
+        nacked=counters.nacked,
+        leases_expired=counters.leases_expired,
+        replayed=counters.replayed,
+        discarded=counters.discarded,
+        filter_errors=feed.errors,
+        cursor=subscription.cursor,
+        lowest_unacked_index=floor,
+        oldest_unacked_seconds=(
+            None if oldest_ns is None else max(0, now_ns - oldest_ns) / NANOSECONDS
+        ),
+        last_delivery_at=_moment(subscription.last_delivery_ns),
+        last_ack_at=_moment(subscription.last_ack_ns),
+    )
+
+
+def _moment(time_ns: int | None) -> datetime | None:
+    return None if time_ns is None else to_datetime(time_ns)

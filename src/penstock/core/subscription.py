@@ -1,0 +1,566 @@
+"""A subscription: a named reader of one queue, with its own progress.
+
+Progress is a cursor with exceptions. An unsettled message is in exactly one of these places:
+
+- **ahead**: at or above the cursor of its lane (`cursors`); never delivered. A subscription that
+  waits for others has no cursor: ahead is what is not yet `opened` for it, and that is *held*.
+- **ready**: below the cursor and deliverable now: nacked, its lease expired, its delay is over,
+  released by the subscriptions it waited for, replayed, or passed over by a poll.
+- **waiting**: until a moment: a delay, or the backoff after a nack.
+- **parked**: behind an earlier message of its group that is not settled.
+- **leased**: in flight.
+
+Everything else is **settled**. All methods that change state are called by `Machine.apply` alone,
+live and at recovery, so both come to the same state.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
+from penstock.core.feed import Feed
+from penstock.core.runs import Run, Runs
+
+if TYPE_CHECKING:
+    from penstock.core.queue import Queue
+
+__all__ = ["Attempts", "Lease", "Subscription"]
+
+
+class Lease(NamedTuple):
+    """A delivery in flight. `deliveries` counts it too."""
+
+    epoch: int
+    deadline_ns: int | None
+    deliveries: int
+
+
+class Attempts(NamedTuple):
+    """What is known of a message that was delivered, came back and is not settled.
+
+    `epoch` is that of its last lease if that ran out, so that its late ack still counts; 0 else.
+    """
+
+    deliveries: int
+    epoch: int
+    reason: str
+
+
+class Counters:
+    """How messages went in and out, since the subscription was made."""
+
+    __slots__ = (
+        "acked",
+        "dead_lettered",
+        "delivered",
+        "discarded",
+        "expired",
+        "leases_expired",
+        "nacked",
+        "purged",
+        "redelivered",
+        "replayed",
+        "skipped",
+    )
+
+    def __init__(self, **counts: int) -> None:
+        for name in self.__slots__:
+            setattr(self, name, counts.get(name, 0))
+
+    def as_dict(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    def add(self, way: str, count: int) -> None:
+        setattr(self, way, getattr(self, way) + count)
+
+
+class Subscription:
+    """The state; see the module's text."""
+
+    __slots__ = (
+        "attempts",
+        "base_total",
+        "children",
+        "config",
+        "counters",
+        "created_ns",
+        "cursors",
+        "dead",
+        "deadlines",
+        "epoch",
+        "feed",
+        "groups",
+        "id",
+        "last_ack_ns",
+        "last_delivery_ns",
+        "leases",
+        "name",
+        "opened",
+        "parents",
+        "polled",
+        "pulled",
+        "queue",
+        "ready",
+        "settled",
+        "settled_total",
+        "start",
+        "waiting",
+        "waiting_heap",
+    )
+
+    def __init__(
+        self,
+        *,
+        id: int,
+        name: str,
+        config: SubscriptionConfig,
+        queue: Queue,
+        feed: Feed,
+        start: int,
+        created_ns: int,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.config = config
+        self.queue = queue
+        self.feed = feed
+        self.created_ns = created_ns
+        self.parents: list[Subscription] = []
+        self.children: list[Subscription] = []
+        self.dead = Runs()  # dead-lettered here and neither replayed nor sought back
+        self.epoch = 0
+        self.counters = Counters()
+        self.last_delivery_ns: int | None = None
+        self.last_ack_ns: int | None = None
+        self.reset(start)
+
+    def reset(self, start: int) -> None:
+        """All before ``start`` is settled, nothing from it on is, and nothing is in flight."""
+        self.start = start
+        self.cursors: dict[int, int] = {}  # by priority; `start` where there is none
+        self.polled = start  # a poll by index range never goes back behind this
+        self.pulled = start  # special messages below this index have been looked at
+        self.opened = Runs([(0, start)])
+        self.ready: dict[int, Runs] = {}
+        self.waiting: dict[int, int] = {}
+        self.waiting_heap: list[tuple[int, int]] = []
+        self.groups: dict[str, list[int]] = {}  # unsettled, ascending; the first one may go
+        self.leases: dict[int, Lease] = {}
+        self.deadlines: list[tuple[int, int, list[Run]]] = []
+        self.attempts: dict[int, Attempts] = {}
+        self.settled = Runs([(0, start)])
+        self.settled_total = 0
+        self.base_total = self.feed.total - self.feed.matched.count_within(start, self.queue.next)
+        self.dead.discard(start, self.queue.next)
+
+    def seek(self, index: int) -> None:
+        """Start again from an index. Deliveries in flight are forgotten: their receipts are void."""
+        if index > self.floor:
+            skipped = sum(b - a for a, b in self.unsettled_within(self.floor, index))
+            self.counters.skipped += skipped
+        self.reset(index)
+        if self.parents:
+            self.parents_passed(index, self.queue.next)
+        for child in self.children:
+            child.parents_passed(0, index)
+
+    # Reading the state.
+
+    @property
+    def floor(self) -> int:
+        """Every index below it is settled; the lowest unsettled one, or the end of the queue."""
+        settled, matched = self.settled, self.feed.matched
+        at = settled.next_gap(0)
+        while True:
+            following = matched.next(at)
+            if following is None:
+                return self.queue.next
+            at = settled.next_gap(following)
+            if at == following:
+                return at
+
+    @property
+    def cursor(self) -> int:
+        """The next index never delivered, past all that has been."""
+        return max(self.polled, *self.cursors.values(), self.start)
+
+    @property
+    def unsettled(self) -> int:
+        return self.feed.total - self.base_total - self.settled_total
+
+    def is_settled(self, index: int) -> bool:
+        """Also true of what the filter keeps out."""
+        return index in self.settled or index not in self.feed.matched
+
+    def unsettled_within(self, start: int, stop: int) -> Iterator[Run]:
+        for matched in self.feed.matched.within(start, stop):
+            yield from self.settled.outside(*matched)
+
+    def passed(self, start: int, stop: int, *, dead_too: bool) -> Iterator[Run]:
+        """Parts of ``[start, stop)`` that those who wait for this subscription may have."""
+        blocked = Runs(self.unsettled_within(start, stop))
+        if not dead_too:
+            for run in self.dead.within(start, stop):
+                blocked.add(*run)
+        return blocked.outside(start, stop)
+
+    def held(self) -> Iterator[Run]:
+        """What waits for other subscriptions, ascending."""
+        if self.parents:
+            for run in self.unsettled_within(self.floor, self.queue.next):
+                yield from self.opened.outside(*run)
+
+    def ready_runs(self, limit: int) -> list[Run]:
+        """Up to ``limit`` deliverable messages: by priority, then index."""
+        lanes = self.feed.lanes
+        ready = self.ready
+        if len(lanes) == 1 and len(ready) <= 1 and (not ready or 0 in ready):
+            return self._ready_in_lane(0, limit)
+        found: list[Run] = []
+        for priority in sorted(lanes.keys() | ready.keys(), reverse=True):
+            runs = self._ready_in_lane(priority, limit)
+            limit -= sum(stop - start for start, stop in runs)
+            found += runs
+            if limit <= 0:
+                break
+        return found
+
+    def _ready_in_lane(self, priority: int, limit: int) -> list[Run]:
+        ready = self.ready.get(priority)
+        found = _cut(ready, limit) if ready else []
+        if not self.parents:
+            lane = self.feed.lanes.get(priority)
+            if lane is not None:
+                ahead = _cut(self._ahead(lane, self.cursors.get(priority, self.start)), limit)
+                if ahead:
+                    # Usually all that is ready lies before all that is ahead.
+                    found = _cut(sorted(found + ahead), limit) if found else ahead
+        return found
+
+    def _ahead(self, lane: Runs, cursor: int) -> Iterator[Run]:
+        runs = lane.within(cursor, self.queue.next)
+        if self.settled.stop <= cursor and not self.feed.filter:
+            return runs
+        # Settled before it was ever delivered: acked by id, expired.
+        return (part for run in runs for part in self.settled.outside(*run))
+
+    def ready_within(self, start: int, stop: int) -> list[Run]:
+        """Deliverable messages of an index range, ascending, whatever their priority."""
+        found = [run for lane in self.ready.values() for run in lane.within(start, stop)]
+        if not self.parents:
+            for priority, lane in self.feed.lanes.items():
+                cursor = max(start, self.cursors.get(priority, self.start))
+                for run in lane.within(cursor, stop):
+                    found += self.settled.outside(*run)
+        return sorted(found)
+
+    def priority_of(self, index: int) -> int:
+        special = self.queue.special.get(index)
+        if special is not None:
+            return special.priority
+        lanes = self.feed.lanes
+        if len(lanes) > 1:
+            for priority, lane in lanes.items():
+                if priority and index in lane:
+                    return priority
+        return 0
+
+    def deliveries_of(self, index: int) -> int:
+        lease = self.leases.get(index)
+        if lease:
+            return lease.deliveries
+        attempts = self.attempts.get(index)
+        return attempts.deliveries if attempts else 0
+
+    # Time. These only move messages to `ready`: what moves follows from the state and the time,
+    # so it needs no event.
+
+    def mature(self, now_ns: int) -> None:
+        """Look at new special messages; make ready what waited long enough."""
+        if not self.parents and self.feed.special:
+            self._pull()
+        heap = self.waiting_heap
+        while heap and heap[0][0] <= now_ns:
+            due_ns, index = heappop(heap)
+            if self.waiting.get(index) == due_ns:
+                del self.waiting[index]
+                self._make_ready(index)
+
+    def _pull(self) -> None:
+        stop = self.queue.next
+        if self.pulled < stop:
+            for index in self.feed.special_within(self.pulled, stop):
+                if index not in self.settled:
+                    self._admit(index)
+            self.pulled = stop
+
+    def next_due_ns(self) -> int | None:
+        """When the earliest lease or delay ends."""
+        if not self.parents and self.feed.special:
+            self._pull()
+        moments = []
+        if self.deadlines:
+            moments.append(self.deadlines[0][0])
+        if self.waiting_heap:
+            moments.append(self.waiting_heap[0][0])
+        return min(moments, default=None)
+
+    def overdue(self, now_ns: int) -> list[int]:
+        """Indexes whose leases have run out. Forgets deadlines that no longer matter."""
+        found: list[int] = []
+        heap = self.deadlines
+        while heap and heap[0][0] <= now_ns:
+            _, epoch, runs = heap[0]
+            leases = self.leases
+            over = []
+            for start, stop in runs:
+                for index in range(start, stop):
+                    lease = leases.get(index)
+                    if lease and lease.epoch == epoch and (lease.deadline_ns or 0) <= now_ns:
+                        over.append(index)
+            heappop(heap)
+            found += over
+        return found
+
+    # Changing the state.
+
+    def _make_ready(self, index: int) -> None:
+        lane = self.ready.setdefault(self.priority_of(index), Runs())
+        lane.add(index, index + 1)
+
+    def _admit(self, index: int) -> None:
+        """A message that needs a look of its own: group first, then delay."""
+        special = self.queue.special.get(index)
+        if special is None:
+            self._make_ready(index)
+            return
+        if special.group is not None:
+            line = self.groups.setdefault(special.group, [])
+            at = bisect_left(line, index)
+            if at == len(line) or line[at] != index:
+                # Never before the head: that one may be in flight.
+                insort(line, index, lo=min(1, len(line)))
+            if line[0] != index:
+                return
+        if index in self.leases or index in self.attempts:
+            return
+        self._wait(index, special.due_ns)
+
+    def _wait(self, index: int, due_ns: int) -> None:
+        if due_ns:
+            self.waiting[index] = due_ns
+            heappush(self.waiting_heap, (due_ns, index))
+        else:
+            self._make_ready(index)
+
+    def open(self, start: int, stop: int) -> None:
+        """Messages that waited for other subscriptions wait for them no longer."""
+        special = self.feed.special
+        for matched in self.feed.matched.within(start, stop):
+            for a, b in list(self.opened.outside(*matched)):
+                self.opened.add(a, b)
+                for c, d in self.settled.outside(a, b):
+                    for priority, lane in self.feed.lanes.items():
+                        for part in lane.within(c, d):
+                            self.ready.setdefault(priority, Runs()).add(*part)
+                    if special:
+                        for index in self.feed.special_within(c, d):
+                            self._admit(index)
+
+    def parents_passed(self, start: int, stop: int) -> None:
+        """Open what all parents have passed. Called when one of them settled these indexes."""
+        dead_too = self.config.on_dead_parent == "ignore"
+        runs: list[Run] = [(start, stop)]
+        for parent in self.parents:
+            runs = [part for run in runs for part in parent.passed(*run, dead_too=dead_too)]
+        for run in runs:
+            self.open(*run)
+
+    def rewire(self, parents: list[Subscription]) -> None:
+        """Wait for these from now on.
+
+        What was delivered before stays as it is; what never was waits for all of them, and what
+        waited only for a former one is opened.
+        """
+        if not parents and not self.parents:
+            return
+        given = sorted(self.leases.keys() | self.attempts.keys())
+        self.opened = self.settled.copy()
+        self.ready = {}
+        self.groups = {}
+        self.waiting = {i: due for i, due in self.waiting.items() if i in self.attempts}
+        for index in given:
+            self.opened.add(index, index + 1)
+            special = self.queue.special.get(index)
+            if special is not None and special.group is not None:
+                self.groups.setdefault(special.group, []).append(index)
+            if index in self.attempts and index not in self.waiting:
+                self._make_ready(index)
+        self.parents = parents
+        self.parents_passed(0, self.queue.next)
+        if not parents:
+            self._advance_cursors(self.queue.next)
+            self.pulled = self.queue.next
+
+    def _advance_cursors(self, stop: int) -> None:
+        for priority in self.feed.lanes:
+            self.cursors[priority] = max(self.cursors.get(priority, self.start), stop)
+
+    def deliver(self, runs: list[Run], epoch: int, deadline_ns: int | None, at_ns: int) -> None:
+        self.epoch = epoch
+        self.last_delivery_ns = at_ns
+        first = Lease(epoch, deadline_ns, 1)
+        attempts, leases = self.attempts, self.leases
+        for start, stop in runs:
+            if sum(lane.discard(start, stop) for lane in self.ready.values()) < stop - start:
+                self._pass_cursor(start, stop)
+            if attempts or self.waiting:
+                for index in range(start, stop):
+                    self.waiting.pop(index, None)
+                    tried = attempts.pop(index, None)
+                    if tried:
+                        self.counters.redelivered += 1
+                        leases[index] = Lease(epoch, deadline_ns, tried.deliveries + 1)
+                    else:
+                        leases[index] = first
+            else:
+                leases.update(dict.fromkeys(range(start, stop), first))
+            self.counters.delivered += stop - start
+        if deadline_ns is not None:
+            heappush(self.deadlines, (deadline_ns, epoch, runs))
+
+    def _pass_cursor(self, start: int, stop: int) -> None:
+        for priority, lane in self.feed.lanes.items():
+            # A message with a delay or a group is in no lane: it does not move a cursor.
+            if start in lane:
+                if stop > self.cursors.get(priority, self.start):
+                    self.cursors[priority] = stop
+                return
+
+    def poll(
+        self, runs: list[Run], epoch: int, deadline_ns: int | None, stop: int, at_ns: int
+    ) -> None:
+        """As `deliver`, then the cursor stands at ``stop`` and what it passed over is ready."""
+        if not self.parents:
+            for priority, lane in self.feed.lanes.items():
+                for run in self._ahead(lane, self.cursors.get(priority, self.start)):
+                    if run[0] >= stop:
+                        break
+                    self.ready.setdefault(priority, Runs()).add(run[0], min(run[1], stop))
+            self._advance_cursors(stop)
+        self.polled = stop
+        if runs:
+            self.deliver(runs, epoch, deadline_ns, at_ns)
+
+    def extend(self, indexes: list[int], deadline_ns: int) -> None:
+        for index in indexes:
+            lease = self.leases[index]
+            self.leases[index] = lease._replace(deadline_ns=deadline_ns)
+            heappush(self.deadlines, (deadline_ns, lease.epoch, [(index, index + 1)]))
+
+    def expire_leases(self, runs: list[Run]) -> None:
+        for start, stop in runs:
+            for index in range(start, stop):
+                lease = self.leases.pop(index)
+                self.attempts[index] = Attempts(lease.deliveries, lease.epoch, "lease expired")
+                self._make_ready(index)
+            self.counters.leases_expired += stop - start
+
+    def nack(self, indexes: Iterable[int], due_ns: Iterable[int], reason: str) -> None:
+        for index, due in zip(indexes, due_ns, strict=True):
+            lease = self.leases.pop(index)
+            self.attempts[index] = Attempts(lease.deliveries, 0, reason)
+            self._wait(index, due)
+            self.counters.nacked += 1
+
+    def ack(self, runs: list[Run], at_ns: int) -> None:
+        self.last_ack_ns = at_ns
+        self.settle(runs, "acked")
+
+    def settle(self, runs: list[Run], way: str) -> None:
+        """The messages leave by one of the ways that `Counters` names."""
+        matched = self.feed.matched
+        for start, stop in runs:
+            self._forget(start, stop)
+            new = self.settled.add(start, stop)
+            self.settled_total += new
+            self.counters.add(way, new)
+            if self.feed.filter is not None:
+                # What the filter keeps out is settled too: cover it, so that runs can merge.
+                following = matched.next(stop)
+                self.settled.add(stop, self.queue.next if following is None else following)
+            for child in self.children:
+                child.parents_passed(start, stop)
+            self.queue.settled_somewhere(start, stop)
+        if self.feed.filter is not None:
+            self.settled.add(0, self.floor)
+        if self.queue.source is not None and self.name == DEFAULT_SUBSCRIPTION:
+            self.queue.letters_settled(runs)
+
+    def _forget(self, start: int, stop: int) -> None:
+        """Take messages out of wherever they are."""
+        for lane in self.ready.values():
+            lane.discard(start, stop)
+        for places in (self.leases, self.attempts, self.waiting):
+            if places:
+                _drop(places, start, stop)
+        if self.groups:
+            special = self.queue.special
+            for index in self.feed.special_within(start, stop):
+                group = special[index].group
+                if group is not None:
+                    self._leave_group(group, index)
+
+    def _leave_group(self, group: str, index: int) -> None:
+        line = self.groups.get(group)
+        if line is None or index not in line:
+            return
+        was_head = line[0] == index
+        line.remove(index)
+        if not line:
+            del self.groups[group]
+        elif was_head:
+            self._admit(line[0])
+
+    def bury(self, index: int) -> None:
+        """The message left as a dead letter."""
+        self.dead.add(index, index + 1)
+        self.settle([(index, index + 1)], "dead_lettered")
+
+    def revive(self, index: int) -> None:
+        """A dead letter came back: unsettled, as if never delivered."""
+        if not self.dead.discard(index, index + 1):
+            return
+        self.settled.discard(index, index + 1)
+        self.settled_total -= 1
+        self.counters.replayed += 1
+        if self.parents and index not in self.opened:
+            self.parents_passed(index, index + 1)
+        else:
+            self._admit(index)
+
+
+def _cut(runs: Iterable[Run], limit: int) -> list[Run]:
+    """The first ``limit`` indexes of ascending runs."""
+    found: list[Run] = []
+    for start, stop in runs:
+        if limit <= 0:
+            break
+        found.append((start, min(stop, start + limit)))
+        limit -= stop - start
+    return found
+
+
+def _drop(places: dict[int, Any], start: int, stop: int) -> None:
+    """Remove the keys in ``[start, stop)``; the shorter of the two sides is walked."""
+    if stop - start <= len(places):
+        pop = places.pop
+        for index in range(start, stop):
+            pop(index, None)
+    else:
+        for index in [index for index in places if start <= index < stop]:
+            del places[index]

@@ -1,0 +1,225 @@
+"""The storage contract: what every backend promises, and what the broker may rely on.
+
+Batch first: a single operation is a batch of one. Every method that changes something returns
+once the change has reached the backend's durability, or raises; when it raises, nothing has
+changed that a later call could see, except where it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.message import Delivery, Message
+from penstock.core.publishing import NewBatch, PublishResult
+from penstock.core.settling import Outcome
+from penstock.core.stats import QueueStats
+
+__all__ = [
+    "Ack",
+    "AckUpTo",
+    "AlterQueue",
+    "AlterSubscription",
+    "Change",
+    "CreateQueue",
+    "CreateSubscription",
+    "DeleteQueue",
+    "DeleteSubscription",
+    "Durability",
+    "Extend",
+    "Nack",
+    "PurgeQueue",
+    "Seek",
+    "Settlement",
+    "Store",
+]
+
+Durability = Literal["memory", "fsync", "replicated"]
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class CreateQueue(_Value):
+    """With its subscription `default`."""
+
+    queue: str
+    config: QueueConfig = msgspec.field(default_factory=QueueConfig)
+
+
+class AlterQueue(_Value):
+    queue: str
+    changes: dict[str, Any]
+
+
+class DeleteQueue(_Value):
+    """With its messages, subscriptions and dead letters."""
+
+    queue: str
+
+
+class PurgeQueue(_Value):
+    """All messages, for every subscription. Dead letters stay."""
+
+    queue: str
+
+
+class CreateSubscription(_Value):
+    queue: str
+    subscription: str
+    config: SubscriptionConfig = msgspec.field(default_factory=SubscriptionConfig)
+    start: str | int | datetime = "latest"
+
+
+class AlterSubscription(_Value):
+    queue: str
+    subscription: str
+    changes: dict[str, Any]
+
+
+class DeleteSubscription(_Value):
+    queue: str
+    subscription: str
+
+
+class Seek(_Value):
+    """Back or forward, to where `start` of a new subscription would be."""
+
+    queue: str
+    subscription: str
+    start: str | int | datetime
+
+
+Change = (
+    CreateQueue
+    | AlterQueue
+    | DeleteQueue
+    | PurgeQueue
+    | CreateSubscription
+    | AlterSubscription
+    | DeleteSubscription
+    | Seek
+)
+
+
+class Ack(_Value):
+    """Targets are receipts or message ids."""
+
+    targets: Sequence[str]
+
+
+class Nack(_Value):
+    """Without `delay_seconds` the subscription's backoff decides."""
+
+    targets: Sequence[str]
+    delay_seconds: float | None = None
+    reason: str = ""
+
+
+class Extend(_Value):
+    """The leases end `seconds` from now."""
+
+    targets: Sequence[str]
+    seconds: float
+
+
+class AckUpTo(_Value):
+    """Everything below `index`."""
+
+    index: int
+
+
+Settlement = Ack | Nack | Extend | AckUpTo
+
+
+class Store(Protocol):
+    """One backend. Errors are those of `penstock.errors`; drivers' errors never come through."""
+
+    @property
+    def durability(self) -> Durability:
+        """What an answered write survives: nothing, power loss, or the loss of a machine."""
+        ...
+
+    async def define(self, change: Change) -> None:
+        """Create, alter or delete a queue or subscription, purge, seek. All or nothing."""
+        ...
+
+    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
+        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`."""
+        ...
+
+    async def receive(
+        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+    ) -> list[Delivery]:
+        """Lease up to `limit` messages, by priority and then index; empty if there is nothing.
+
+        A message has at most one live lease on a subscription.
+        """
+        ...
+
+    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+        """Lease by index range: ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
+
+        The cursor moves to the end of that range.
+        """
+        ...
+
+    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+        """Deliver one particular unsettled message once more. Raises `NotLeased`."""
+        ...
+
+    async def settle(
+        self, queue: str, subscription: str, settlements: Sequence[Settlement]
+    ) -> list[list[Outcome]]:
+        """Ack, nack and extend many deliveries; an outcome for each target.
+
+        Once an ack has been answered, the message is never delivered on that subscription again.
+        `AckUpTo` gives one outcome for each message that it settled.
+        """
+        ...
+
+    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
+        """Messages by index, without touching anybody's progress. Skips what is gone."""
+        ...
+
+    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
+        """Messages by id; None for those that the queue does not hold."""
+        ...
+
+    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
+        """The dead letters of a queue that nobody has taken, from index `start` on."""
+        ...
+
+    async def redrive(
+        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
+    ) -> int:
+        """Give dead letters back to where they failed, or remove them; all, or those of some ids.
+
+        Atomic: a letter is never in both places or in neither.
+        """
+        ...
+
+    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+        """Deliver messages that a dependency holds back. Raises `NotHeld`."""
+        ...
+
+    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
+        """The lowest indexes that wait for other subscriptions."""
+        ...
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """Of one queue, or of all of them by name."""
+        ...
+
+    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+        """Sleep until something may be deliverable. False when the time was up first."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was accepted, then let go of everything. Idempotent."""
+        ...

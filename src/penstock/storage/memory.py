@@ -1,0 +1,74 @@
+"""The memory backend: the machine alone. Fast, and gone when the process is."""
+
+from __future__ import annotations
+
+from random import Random
+
+from penstock.clock import Clock, SystemClock
+from penstock.core.events import DeadLettered, Event, Published, QueueDeleted, QueuePurged, Trimmed
+from penstock.core.machine import Machine, Place
+from penstock.storage.base import Durability
+from penstock.storage.embedded import EmbeddedStore
+
+__all__ = ["MemoryStore"]
+
+
+class _MemoryJournal:
+    """Keeps the events that carry messages for as long as a queue refers to them."""
+
+    durability: Durability = "memory"
+
+    def __init__(self) -> None:
+        self._events: dict[int, Event] = {}
+        self._last = 0
+        self._is_stale = False
+
+    def append(self, event: Event) -> Place:
+        if isinstance(event, Published | DeadLettered):
+            self._last += 1
+            self._events[self._last] = event
+            return Place(self._last, 0)
+        if isinstance(event, Trimmed | QueuePurged | QueueDeleted):
+            self._is_stale = True
+        return Place(0, 0)
+
+    def sweep(self, machine: Machine) -> None:
+        """Drop the events that no queue refers to any more."""
+        if not self._is_stale:
+            return
+        self._is_stale = False
+        live: dict[int, Event] = {}
+        for queue in machine.queues.values():
+            batches = queue.timeline.batches(queue.first, queue.next)
+            for batch in [*batches, *queue.stragglers.values()]:
+                live[batch.locator] = self._events[batch.locator]
+        self._events = live
+
+    async def admit(self, size: int) -> None:
+        return
+
+    async def commit(self) -> None:
+        return
+
+    def load_nowait(self, place: Place) -> Event | None:
+        return self._events[place.locator]
+
+    async def load(self, place: Place) -> Event:
+        return self._events[place.locator]
+
+    async def close(self) -> None:
+        self._events.clear()
+
+
+class MemoryStore(EmbeddedStore):
+    """See `EmbeddedStore`. Nothing survives the process."""
+
+    def __init__(self, *, clock: Clock | None = None, rng: Random | None = None) -> None:
+        self._events = _MemoryJournal()
+        super().__init__(
+            journal=self._events, clock=clock or SystemClock(), rng=rng or Random()
+        )
+
+    async def tick(self) -> None:
+        await super().tick()
+        self._events.sweep(self.machine)

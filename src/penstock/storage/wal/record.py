@@ -1,0 +1,153 @@
+"""One record of the log.
+
+::
+
+    length   u32   bytes of payload
+    crc      u32   CRC-32C of length, kind and payload
+    kind     u8    what the payload is; 0 is never used
+    payload  length bytes
+
+All integers are little-endian. Space that was allocated and never written reads as zeros, so nine
+zero bytes where a record should begin are the end of the log. Changing this layout changes the
+format version: see ``segment.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from struct import Struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+__all__ = [
+    "HEADER_BYTES",
+    "MARK",
+    "MARK_BYTES",
+    "MAX_PAYLOAD_BYTES",
+    "Ending",
+    "Record",
+    "Scan",
+    "decode",
+    "decode_mark",
+    "encode",
+    "encode_mark",
+    "find_marks",
+    "size_at",
+]
+
+_HEADER = Struct("<IIB")
+_LENGTH = Struct("<I")
+_MARK = Struct("<8sQ")
+
+HEADER_BYTES = _HEADER.size
+
+# A record must fit, with a segment's header, into offsets of 32 bits.
+MAX_PAYLOAD_BYTES = 2**32 - 2**12
+
+# The sync mark: its payload is the segment's salt and the position below which everything was known
+# to be durable when the mark was written. An invalid record below that position was once synced, so
+# it is corruption; an invalid record that no mark vouches for is the torn end of the last write.
+MARK = 1
+MARK_BYTES = _HEADER.size + _MARK.size
+
+_END = bytes(HEADER_BYTES)
+
+
+class Record(NamedTuple):
+    """A record whose CRC matched. ``payload`` is a view of the buffer it was read from."""
+
+    kind: int
+    payload: memoryview
+
+
+class Ending(Enum):
+    """Why reading stopped."""
+
+    END = "end"  # zeros, or the end of the buffer
+    INVALID = "invalid"  # bytes that are no whole record, or whose CRC does not match
+
+
+def encode(kind: int, *parts: bytes) -> bytes:
+    """The bytes of a record whose payload is the parts, one after the other."""
+    if not 0 < kind < 256:
+        raise ValueError(f"a record's kind is 1 to 255, not {kind}")
+    length = 0
+    for part in parts:
+        length += len(part)
+    if length > MAX_PAYLOAD_BYTES:
+        raise ValueError(f"a record holds at most {MAX_PAYLOAD_BYTES} bytes, not {length}")
+    crc = crc32c(kind.to_bytes(1, "little"), crc32c(_LENGTH.pack(length)))
+    for part in parts:
+        crc = crc32c(part, crc)
+    return b"".join((_HEADER.pack(length, crc, kind), *parts))
+
+
+def decode(buffer: memoryview, offset: int = 0) -> Record | Ending:
+    """The record at ``offset``, or why there is none."""
+    start = offset + HEADER_BYTES
+    if start > len(buffer):
+        return Ending.INVALID if any(buffer[offset:]) else Ending.END
+    length, crc, kind = _HEADER.unpack_from(buffer, offset)
+    if kind == 0:
+        return Ending.INVALID if length or crc else Ending.END
+    end = start + length
+    if end > len(buffer):
+        return Ending.INVALID
+    if crc32c(buffer[start - 1 : end], crc32c(buffer[offset : offset + 4])) != crc:
+        return Ending.INVALID
+    return Record(kind, buffer[start:end])
+
+
+def size_at(data: bytes | bytearray) -> int:
+    """How many bytes the record that begins ``data`` says it has, header included."""
+    return HEADER_BYTES + int.from_bytes(data[:4], "little")
+
+
+class Scan:
+    """The records of a buffer, one after the other, from ``offset`` to the first that is none.
+
+    Yields ``(offset, kind, payload)``. In the end ``offset`` is where it stopped, ``ending`` why.
+    """
+
+    def __init__(self, buffer: memoryview, offset: int = 0) -> None:
+        self.offset = offset
+        self.ending: Ending | None = None
+        self._buffer = buffer
+
+    def __iter__(self) -> Iterator[tuple[int, int, memoryview]]:
+        buffer, offset = self._buffer, self.offset
+        while True:
+            record = decode(buffer, offset)
+            if isinstance(record, Ending):
+                self.offset, self.ending = offset, record
+                return
+            yield offset, record.kind, record.payload
+            offset += HEADER_BYTES + len(record.payload)
+
+
+def encode_mark(salt: bytes, synced: int) -> bytes:
+    """A sync mark of the segment that has this salt; always ``MARK_BYTES`` long."""
+    return encode(MARK, _MARK.pack(salt, synced))
+
+
+def decode_mark(payload: memoryview) -> int:
+    """The synced position in a sync mark's payload."""
+    return int(_MARK.unpack(payload)[1])
+
+
+def find_marks(data: bytes, offset: int, salt: bytes) -> Iterator[int]:
+    """The synced position of every sync mark from ``offset`` on, however damaged what lies between.
+
+    The salt is secret to the log, so nothing that a client publishes can pass for a mark.
+    """
+    view = memoryview(data)
+    found = data.find(salt, offset)
+    while found >= 0:
+        start = found - HEADER_BYTES
+        if start >= offset:
+            record = decode(view, start)
+            if not isinstance(record, Ending) and record.kind == MARK:
+                yield decode_mark(record.payload)
+        found = data.find(salt, found + 1)

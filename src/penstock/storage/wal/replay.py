@@ -1,0 +1,271 @@
+"""Reading the log from front to back, without changing it: at start, and to inspect it.
+
+Where the records stop there are two cases, and they must not be confused. A power loss may tear the
+last writes, which nobody had been told were safe: that *torn tail* is to be cut off. Anything that
+had been synced and does not read back is *corruption*: to cut there would lose what was promised.
+Sync marks and segment headers tell them apart: each states a position below which all was durable,
+so one of them beyond the damage that vouches for it proves corruption.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from penstock.errors import CorruptLog, NewerFormat
+from penstock.storage.wal import record
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.segment import (
+    HEADER_BYTES,
+    SegmentHeader,
+    file_name,
+    offset_of,
+    position_of,
+    read_header,
+    segment_numbers,
+    segment_of,
+)
+
+__all__ = ["FIRST_SEGMENT", "Condition", "Entry", "Replay", "SegmentReport", "inspect"]
+
+FIRST_SEGMENT = 1
+
+_ZEROS = bytes(1 << 20)
+
+
+class Entry(NamedTuple):
+    """A record and where it is. ``payload`` is a view of the whole segment: copy what you keep."""
+
+    position: int
+    kind: int
+    payload: memoryview
+
+
+class Replay:
+    """Every record from ``first_segment`` on, in order; sync marks are left out. Iterate once.
+
+    ``synced`` is a position that the caller knows to have been durable, such as that of a
+    checkpoint. Raises ``CorruptLog`` with the file and the offset where something durable is
+    damaged or missing, and ``NewerFormat``.
+
+    Once exhausted it knows where the log ends, which ``Log.open`` takes over:
+
+    * ``end``: the position where the next record goes, or None when there is no segment yet;
+    * ``synced``: the greatest position that is proven durable;
+    * ``torn_bytes``: how much lies beyond ``end`` that was never promised to anybody;
+    * ``torn_segments``: the segments after the one that ``end`` is in;
+    * ``closed``: whether the log was closed in order.
+    """
+
+    def __init__(
+        self, files: Files, *, first_segment: int = FIRST_SEGMENT, synced: int = 0
+    ) -> None:
+        self.first_segment = first_segment
+        self.synced = 0
+        self.end: int | None = None
+        self.torn_bytes = 0
+        self.torn_segments: list[int] = []
+        self.closed = False
+        self.exhausted = False
+        self._files = files
+        self._promised = synced
+
+    def __iter__(self) -> Iterator[Entry]:
+        numbers = [n for n in segment_numbers(self._files) if n >= self.first_segment]
+        if numbers or self._promised or self.first_segment != FIRST_SEGMENT:
+            self._check_none_missing(numbers)
+        for index, number in enumerate(numbers):
+            header, data = _load(self._files, number)
+            self._vouch(header.synced)
+            scan = record.Scan(memoryview(data), HEADER_BYTES)
+            yield from self._entries(number, scan)
+            self.end = position_of(number, scan.offset)
+            if scan.ending is record.Ending.END and scan.offset == len(data):
+                continue
+            later = numbers[index + 1 :]
+            if later or scan.ending is record.Ending.INVALID or not _is_zeros(data, scan.offset):
+                self._vouch(_synced_after(data, scan.offset, header, self._segments(later)))
+                self.torn_bytes = len(data) - scan.offset
+                self.torn_segments = later
+                self.torn_bytes += sum(self._files.size(file_name(n)) for n in later)
+                break
+        self._vouch(self._promised)
+        self.exhausted = True
+
+    def _entries(self, number: int, scan: record.Scan) -> Iterator[Entry]:
+        base = position_of(number, 0)
+        mark = record.MARK
+        self.closed = False
+        for offset, kind, payload in scan:
+            if kind == mark:
+                synced = record.decode_mark(payload)
+                self.synced = max(self.synced, synced)
+                self.closed = synced == base + offset
+            else:
+                self.closed = False
+                yield Entry(base + offset, kind, payload)
+
+    def _vouch(self, synced: int) -> None:
+        """Everything below ``synced`` was durable: then it must have been read, too."""
+        self.synced = max(self.synced, synced)
+        if self.end is not None and synced > self.end:
+            raise _corrupt(segment_of(self.end), offset_of(self.end))
+
+    def _segments(self, numbers: list[int]) -> Iterator[tuple[SegmentHeader, bytes]]:
+        return (_load(self._files, number) for number in numbers)
+
+    def _check_none_missing(self, numbers: list[int]) -> None:
+        last = max([self.first_segment, segment_of(self._promised), *numbers[-1:]])
+        missing = set(range(self.first_segment, last + 1)).difference(numbers)
+        if missing:
+            raise _missing(min(missing))
+
+
+class Condition(Enum):
+    """What a segment is found to be."""
+
+    GOOD = "good"
+    TORN = "torn"  # ends in writes that were never promised: the next start cuts them off
+    CORRUPT = "corrupt"
+    MISSING = "missing"
+    NEWER = "newer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentReport:
+    """What one segment holds. ``offset`` is where its good records end."""
+
+    number: int
+    file: str
+    bytes: int
+    condition: Condition
+    offset: int
+    header: SegmentHeader | None
+    records: Mapping[int, int]  # by kind
+    problem: str | None
+
+
+def inspect(files: Files, *, synced: int = 0) -> Iterator[SegmentReport]:
+    """Look at every segment there is, in order, and at the gaps; report instead of raising.
+
+    Reads only; safe on a directory that another process owns, though the end may then seem torn.
+    """
+    numbers = segment_numbers(files)
+    previous: int | None = None
+    for index, number in enumerate(numbers):
+        for missing in range(previous + 1 if previous is not None else number, number):
+            yield _report(missing, Condition.MISSING, problem=str(_missing(missing)))
+        yield _inspect_segment(files, number, numbers[index + 1 :], synced)
+        previous = number
+
+
+def _inspect_segment(files: Files, number: int, later: list[int], synced: int) -> SegmentReport:
+    size = files.size(file_name(number))
+    try:
+        header, data = _load(files, number)
+    except NewerFormat as exc:
+        return _report(number, Condition.NEWER, size=size, problem=str(exc))
+    except CorruptLog as exc:
+        return _report(number, Condition.CORRUPT, size=size, problem=str(exc))
+    scan = record.Scan(memoryview(data), HEADER_BYTES)
+    records = Counter(kind for _, kind, _ in scan)
+    end = position_of(number, scan.offset)
+    whole = scan.ending is record.Ending.END and (
+        scan.offset == len(data) if later else _is_zeros(data, scan.offset)
+    )
+    # The next header alone vouches for the end of a whole segment; every mark counts for another.
+    readable = _readable(files, later[:1] if whole else later)
+    condition, problem = Condition.GOOD, None
+    if max(synced, _synced_after(data, scan.offset, header, readable)) > end:
+        condition, problem = Condition.CORRUPT, str(_corrupt(number, scan.offset))
+    elif not whole:
+        condition = Condition.TORN
+        problem = f"{len(data) - scan.offset} bytes after offset {scan.offset} were never synced"
+    return _report(
+        number,
+        condition,
+        size=size,
+        offset=scan.offset,
+        header=header,
+        records=records,
+        problem=problem,
+    )
+
+
+def _report(
+    number: int,
+    condition: Condition,
+    *,
+    size: int = 0,
+    offset: int = 0,
+    header: SegmentHeader | None = None,
+    records: Mapping[int, int] | None = None,
+    problem: str | None = None,
+) -> SegmentReport:
+    return SegmentReport(
+        number=number,
+        file=file_name(number),
+        bytes=size,
+        condition=condition,
+        offset=offset,
+        header=header,
+        records=records or {},
+        problem=problem,
+    )
+
+
+def _load(files: Files, number: int) -> tuple[SegmentHeader, bytes]:
+    data = files.read(file_name(number))
+    return read_header(data, number=number), data
+
+
+def _readable(files: Files, numbers: list[int]) -> Iterator[tuple[SegmentHeader, bytes]]:
+    for number in numbers:
+        with suppress(CorruptLog, NewerFormat):  # reported when it is that segment's turn
+            yield _load(files, number)
+
+
+def _synced_after(
+    data: bytes,
+    offset: int,
+    header: SegmentHeader,
+    later: Iterable[tuple[SegmentHeader, bytes]],
+) -> int:
+    """The greatest position vouched for by what follows ``offset``, here or in later segments."""
+    synced = max(record.find_marks(data, offset, header.salt), default=0)
+    for later_header, later_data in later:
+        marks = record.find_marks(later_data, HEADER_BYTES, later_header.salt)
+        synced = max([synced, later_header.synced, *marks])
+    return synced
+
+
+def _is_zeros(data: bytes, offset: int) -> bool:
+    for start in range(offset, len(data), len(_ZEROS)):
+        chunk = data[start : start + len(_ZEROS)]
+        if chunk != _ZEROS[: len(chunk)]:
+            return False
+    return True
+
+
+def _corrupt(number: int, offset: int) -> CorruptLog:
+    name = file_name(number)
+    return CorruptLog(
+        f"segment {name} is damaged at offset {offset}, in data that had been synced: restore the "
+        "file from a backup, or run `penstock wal repair` to keep what is readable",
+        file=name,
+        offset=offset,
+    )
+
+
+def _missing(number: int) -> CorruptLog:
+    name = file_name(number)
+    return CorruptLog(
+        f"segment {name} is missing: restore the file from a backup, or run `penstock wal repair` "
+        "to keep what is readable",
+        file=name,
+        offset=0,
+    )

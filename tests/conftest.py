@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+# A shared machine is sometimes slow, and a slow example is no failure. In CI the examples are the
+# same in every run, so that a red build can be reproduced; on a laptop they vary and find more.
+settings.register_profile("local", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")

@@ -1,0 +1,103 @@
+"""A committer without a thread: the simulator decides when the disk gets its turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from penstock.errors import StorageClosed, StorageError
+from penstock.storage.wal.committer import Committer
+from penstock.storage.wal.log import Log, SyncMode
+
+T = TypeVar("T")
+
+
+class InlineCommitter(Committer):
+    """Does what ``ThreadCommitter`` does, in ``step``.
+
+    A ``SimulatedCrash`` leaves ``step`` as it came, and nobody who waits is ever answered: so it is
+    when a machine stops.
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._failure: StorageError | None = None
+        self._is_stopped = False
+        self._waiters: list[asyncio.Future[None]] = []
+        self._calls: list[Callable[[], None]] = []
+        self._refusals: list[Callable[[StorageError], None]] = []
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._failure
+
+    @property
+    def has_work(self) -> bool:
+        """Whether somebody waits for the next ``step``."""
+        return bool(self._waiters or self._calls)
+
+    def submit(self) -> asyncio.Future[None]:
+        self._check()
+        future = asyncio.get_running_loop().create_future()
+        self._waiters.append(future)
+        return future
+
+    async def call(self, function: Callable[[], T]) -> T:
+        self._check()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def run() -> None:
+            try:
+                result = function()
+            except Exception as exc:
+                if not answer.done():
+                    answer.set_exception(exc)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        def refuse(error: StorageError) -> None:
+            if not answer.done():
+                answer.set_exception(error)
+
+        self._calls.append(run)
+        self._refusals.append(refuse)
+        return await answer
+
+    async def stop(self) -> None:
+        if not self._is_stopped:
+            self._is_stopped = True
+            if self._failure is None:
+                self.step()
+            self._log.close()
+
+    def step(self, *, sync: bool = False) -> None:
+        """Commit all that was appended and answer; with ``sync``, as if the interval had passed."""
+        waiters, self._waiters = self._waiters, []
+        calls, self._calls = self._calls, []
+        refusals, self._refusals = self._refusals, []
+        try:
+            self._log.commit()
+            if sync and self._log.sync_mode is SyncMode.INTERVAL:
+                self._log.sync()
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            while calls:
+                refusals.pop(0)
+                calls.pop(0)()
+            self._log.prepare()
+        except StorageError as exc:
+            self._failure = exc
+            for waiter in waiters:
+                if not waiter.done():
+                    waiter.set_exception(exc)
+            for refuse in refusals:
+                refuse(exc)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._is_stopped:
+            raise StorageClosed("the store was closed: open it again")
