@@ -46,7 +46,7 @@ bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 
 	@$(BIN)/python -m benchmarks.engine $(if $(CHECK),--check) $(ARGS)
 
 docs: $(DEV) ## Build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "The documentation is in site/index.html"
 
 clean: ## Remove .venv, caches and built files; the data directory stays
@@ -60,7 +60,8 @@ clean: ## Remove .venv, caches and built files; the data directory stays
 	  echo "On Debian or Ubuntu: apt-get install python3 python3-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "Penstock needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
-	  echo "Install a newer one and name it, for example: make PYTHON=python3.12 install" >&2; \
+	  echo "Install a newer one (on Debian or Ubuntu: apt-get install python3.12-venv)" >&2; \
+	  echo "and name it: make PYTHON=python3.12 install" >&2; \
 	  exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
 	  echo "'$(PYTHON)' cannot make virtual environments: it lacks venv or ensurepip." >&2; \

@@ -215,9 +215,10 @@ class SimulatedFiles(Files):
             raise
 
     def check_space(self, growth: int) -> None:
-        if self.capacity_bytes is not None and growth > 0:
-            if self.used_bytes + growth > self.capacity_bytes:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if self.capacity_bytes is None or growth <= 0:
+            return
+        if self.used_bytes + growth > self.capacity_bytes:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     # -- Files -------------------------------------------------------------------------------------
 

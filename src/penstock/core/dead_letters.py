@@ -49,6 +49,7 @@ def bury(
             at_ns=now_ns,
             subscription_id=subscription.id,
             subscription=subscription.name,
+            dead_letter_queue_id=letters.id,
             index=index,
             letter_index=letters.next,
             deliveries=subscription.deliveries_of(index),

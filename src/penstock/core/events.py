@@ -175,6 +175,7 @@ class DeadLettered(_Event, tag=60):
 
     subscription_id: int
     subscription: str
+    dead_letter_queue_id: int
     index: int
     letter_index: int
     deliveries: int

@@ -43,7 +43,9 @@ _ENVIRONMENT = cel.NewEnv(
 _PATTERN_TEST = _ENVIRONMENT.compile("id.matches(topic)")
 
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
-_ERROR_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
+_POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
+# An expression that is nested too deeply has no position.
+_NO_POSITION = re.compile(r"ERROR: <input>:-1:-1: ")
 
 _decode_json = msgspec.json.Decoder().decode
 _UNREADABLE = object()
@@ -206,7 +208,7 @@ def _explain(exc: RuntimeError | TypeError) -> str:
     if isinstance(exc, TypeError):
         return "it holds half a surrogate pair; write the whole character"
     text = _STATUS.sub("", str(exc))
-    return _ERROR_POSITION.sub(r"line \1, column \2: ", text)
+    return _NO_POSITION.sub("", _POSITION.sub(r"line \1, column \2: ", text)).strip()
 
 
 def _check_pattern(pattern: str) -> None:

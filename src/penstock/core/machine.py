@@ -15,7 +15,6 @@ import msgspec
 
 from penstock.core import events as ev
 from penstock.core.config import DEFAULT_SUBSCRIPTION
-from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.queue import Letter, Queue
 from penstock.core.subscription import Subscription
 from penstock.errors import QueueNotFound
@@ -195,7 +194,7 @@ class Machine:
     def _dead_lettered(self, event: ev.DeadLettered, place: Place) -> None:
         subscription = self.subscriptions[event.subscription_id]
         source = subscription.queue
-        letters = self.queues[source.name + DEAD_LETTER_SUFFIX]
+        letters = self.queues_by_id[event.dead_letter_queue_id]
         letters.append_letter(
             Letter(event.subscription_id, event.index),
             at_ns=event.at_ns,

@@ -258,18 +258,27 @@ class Queue:
 
     def link(self) -> None:
         """Make parents and children of the subscriptions what their `after` says."""
-        subscriptions = self.subscriptions
-        for subscription in subscriptions.values():
-            subscription.children = [
-                other
-                for other in subscriptions.values()
-                if subscription.name in other.config.after
-            ]
-        for subscription in subscriptions.values():
-            parents = [subscriptions[name] for name in subscription.config.after]
+        for subscription, parents in self._family():
             if parents != subscription.parents:
                 subscription.rewire(parents)
-        self.dependents = [s for s in subscriptions.values() if s.parents]
+        self.connect()
+
+    def connect(self) -> None:
+        """As `link`, when the subscriptions know already what that means for their messages."""
+        family = self._family()
+        for subscription, parents in family:
+            subscription.parents = parents
+            subscription.children = []
+        for subscription, parents in family:
+            for parent in parents:
+                parent.children.append(subscription)
+        self.dependents = [subscription for subscription, parents in family if parents]
+
+    def _family(self) -> list[tuple[Subscription, list[Subscription]]]:
+        return [
+            (subscription, [self.subscriptions[name] for name in subscription.config.after])
+            for subscription in self.subscriptions.values()
+        ]
 
     def append_letter(
         self, letter: Letter, *, at_ns: int, locator: int, length: int, source: Queue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 __all__ = ["Batch", "Timeline"]
@@ -116,6 +116,16 @@ class Timeline:
         for at, (locator, length) in enumerate(places, start):
             self._locators[at] = locator
             self._lengths[at] = length
+
+    def bytes_by_area(self, bits: int) -> Iterator[tuple[int, int, int]]:
+        """Areas of ``2 ** bits`` locators: number, batches in it, bytes of their messages."""
+        at, count = self._dead, len(self._locators)
+        while at < count:
+            area = self._locators[at] >> bits
+            end = bisect_left(self._locators, area + 1 << bits, at)
+            after = self._before[end] if end < count else self.bytes_total
+            yield area, end - at, after - self._before[at]
+            at = end
 
     def dump(self, low: int, high: int) -> TimelinePart:
         """The columns of the batches located in ``[low, high)``."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from random import Random
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from penstock.clock import Clock
@@ -28,10 +28,12 @@ from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
 from penstock.core.subscription import Lease, Subscription
-from penstock.errors import MessageNotFound, StorageClosed
+from penstock.errors import MessageNotFound, StorageClosed, StorageError
 from penstock.storage import base
 
 __all__ = ["EmbeddedStore", "MessageJournal"]
+
+logger = logging.getLogger(__name__)
 
 # How many messages are read at a time where there may be any number of them.
 _CHUNK = 1000
@@ -67,10 +69,10 @@ class MessageJournal(Protocol):
 class EmbeddedStore:
     """Runs on one event loop. Commands are decided and applied without a pause, then committed."""
 
-    def __init__(self, *, journal: MessageJournal, clock: Clock, rng: Random) -> None:
+    def __init__(self, *, machine: Machine, journal: MessageJournal, clock: Clock) -> None:
+        self.machine = machine
         self._journal = journal
         self._clock = clock
-        self.machine = Machine(journal=journal, rng=rng)
         self._waiters: dict[int, deque[asyncio.Future[bool]]] = {}
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
@@ -404,19 +406,18 @@ class EmbeddedStore:
             self._wake(queue)
         await self._journal.commit()
 
-    def start_ticking(self, every_seconds: float, on_error: Callable[[Exception], None]) -> None:
+    def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed or fails."""
+        self._ticker = asyncio.get_running_loop().create_task(self._tick_forever(every_seconds))
 
-        async def run() -> None:
-            while True:
-                await asyncio.sleep(every_seconds)
-                try:
-                    await self.tick()
-                except Exception as exc:
-                    on_error(exc)
-                    return
-
-        self._ticker = asyncio.get_running_loop().create_task(run())
+    async def _tick_forever(self, every_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                await self.tick()
+            except StorageError as exc:
+                # Whoever uses the store is told by its own call; time goes on for the others.
+                logger.error("the regular work of the store failed: %s", exc)
 
     async def close(self) -> None:
         if self._closed:
@@ -427,6 +428,10 @@ class EmbeddedStore:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for queue in self.machine.queues.values():
             self._wake_all(queue)
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """The last thing: nothing is accepted any more."""
         await self._journal.close()
 
 

@@ -66,7 +66,9 @@ class MemoryStore(EmbeddedStore):
     def __init__(self, *, clock: Clock | None = None, rng: Random | None = None) -> None:
         self._events = _MemoryJournal()
         super().__init__(
-            journal=self._events, clock=clock or SystemClock(), rng=rng or Random()
+            machine=Machine(journal=self._events, rng=rng or Random()),
+            journal=self._events,
+            clock=clock or SystemClock(),
         )
 
     async def tick(self) -> None:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import contextlib
 import json
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.core.filters import Filter, Match, Subject, compile_filter
+from penstock.core import filters
+from penstock.core.filters import Match, Subject, compile_filter
 from penstock.errors import InvalidFilter
 
 
@@ -21,17 +22,11 @@ def subject(
     priority: int = 0,
     id: str | Callable[[], str] = "an-id",
 ) -> Subject:
-    return Subject(
-        body=body, attributes=attributes or {}, topic=topic, priority=priority, id=id
-    )
+    return Subject(body=body, attributes=attributes or {}, topic=topic, priority=priority, id=id)
 
 
 def verdict(source: str, body: bytes = b"", **parts: Any) -> Match:
     return compile_filter(source).matches(subject(body, **parts))
-
-
-class Body(bytes):
-    """Bytes that count how often they are parsed."""
 
 
 # What an expression sees
@@ -129,7 +124,7 @@ def test_an_expression_that_fails_is_an_error(source: str) -> None:
 
 def test_an_error_that_does_not_matter_is_none() -> None:
     assert verdict('body.missing == 1 || topic == "a"', b"{}", topic="a") is Match.YES
-    assert verdict('body.missing == 1 && priority > 5', b"{}") is Match.NO
+    assert verdict("body.missing == 1 && priority > 5", b"{}") is Match.NO
 
 
 @pytest.mark.parametrize(
@@ -166,9 +161,7 @@ def test_text_that_only_looks_like_a_nul_is_read() -> None:
 def test_half_a_surrogate_pair_is_an_error() -> None:
     assert verdict('topic == "a" || priority > 5', topic="\ud800") is Match.ERROR
     assert verdict('attributes.x == "a"', attributes={"x": "\udc80"}) is Match.ERROR
-    assert verdict('attributes.x == "a" || topic == "t"', topic="t", attributes={"x": "\udc80"}) is (
-        Match.YES
-    )
+    assert verdict('attributes.x == "a" || id == "an-id"', attributes={"x": "\udc80"}) is Match.YES
 
 
 JSON = st.recursive(
@@ -204,3 +197,148 @@ def test_no_message_makes_a_filter_raise(
     # Then: what one filter has read does not change what another says.
     message = subject(body, attributes=attributes, topic=topic, priority=priority)
     assert [filter.matches(message) for filter in reversed(FILTERS)] == alone[::-1]
+
+
+# The topic decides first
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'topic == "orders"',
+        "topic=='orders'",
+        '"orders" == topic',
+        '  ( topic\n == "orders" ) // the new ones',
+        "topic == r'orders'",
+        '"""orders""" == .topic',
+        'topic == "\\x6frders"',
+    ],
+)
+def test_a_plain_comparison_with_the_topic_needs_no_evaluation(source: str) -> None:
+    filter = compile_filter(source)
+
+    assert filter.topic == "orders"
+    assert filter.is_topic_only
+    assert filter.matches(subject(topic="orders")) is Match.YES
+    assert filter.matches(subject(topic="other")) is Match.NO
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'topic == "orders" && priority > 3',
+        'priority > 3 && "orders" == topic',
+        'topic == "orders" && (priority > 3 || priority < 0)',
+        'topic == "orders" && priority > 3 && attributes.missing == "x || y"',
+    ],
+)
+def test_a_filter_that_requires_a_topic_says_which(source: str) -> None:
+    filter = compile_filter(source)
+
+    assert filter.topic == "orders"
+    assert not filter.is_topic_only
+    assert filter.matches(subject(topic="other", priority=5)) is Match.NO
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'topic == "orders" || priority > 3',
+        'topic == "orders" && priority > 3 || priority < 0',
+        'priority > 3 ? topic == "orders" : true',
+        '!(topic == "orders")',
+        'topic != "orders"',
+        "topic == id",
+        'topic == "or" + "ders"',
+        'id == "topic == orders"',
+        'body.exists(topic, topic == "orders")',
+    ],
+)
+def test_any_other_filter_requires_no_topic(source: str) -> None:
+    assert compile_filter(source).topic is None
+
+
+def test_two_topics_at_once_match_nothing() -> None:
+    assert verdict('topic == "a" && topic == "b"', topic="a") is Match.NO
+    assert verdict('topic == "a" && topic == "b"', topic="b") is Match.NO
+
+
+# A message is read once, and only as far as needed
+
+
+def test_the_body_is_parsed_once_and_only_when_a_filter_looks_at_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[bytes] = []
+    decode = filters._decode_json
+
+    def decode_and_note(body: bytes) -> object:
+        parsed.append(body)
+        return decode(body)
+
+    monkeypatch.setattr(filters, "_decode_json", decode_and_note)
+    message = subject(b'{"a": 1}', topic="t")
+
+    for source in ('topic == "t"', "priority == 0", 'topic == "u" && body.a == 1'):
+        compile_filter(source).matches(message)
+    assert parsed == []
+
+    for source in ("body.a == 1", "body.a == 2", 'body.a == 1 && topic == "t" && id != ""'):
+        compile_filter(source).matches(message)
+    assert parsed == [b'{"a": 1}']
+
+
+def test_the_id_is_asked_for_once_and_only_when_a_filter_looks_at_it() -> None:
+    asked: list[str] = []
+
+    def make_id() -> str:
+        asked.append("an-id")
+        return asked[-1]
+
+    message = subject(id=make_id)
+
+    compile_filter("priority == 0").matches(message)
+    assert asked == []
+
+    assert compile_filter('id == "an-id"').matches(message) is Match.YES
+    assert compile_filter('id != "an-id"').matches(message) is Match.NO
+    assert asked == ["an-id"]
+
+
+# What is refused when it is declared
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("", "empty"),
+        (" \n", "empty"),
+        ("topic ==", "line 1, column 9: Syntax error"),
+        ("priority > 3 &&\n  colour == 1", "line 2, column 3: undeclared reference to 'colour'"),
+        ("topic == 1", "line 1, column 7: found no matching overload"),
+        ("topic", "yields string, not true or false"),
+        ("priority + 1", "yields int, not true or false"),
+        ("topic == '\ud800'", "half a surrogate pair"),
+        ("topic.matches('(')", "regular expression '\\(' is not valid.*missing \\)"),
+        ("true" + " " * 4093, "4097 characters, and may have 4096"),
+        ("(" * 100 + "true" + ")" * 100, "recursion limit"),
+        ("!" * 4096, "Syntax error"),
+    ],
+)
+def test_a_filter_that_cannot_work_is_refused_with_the_reason(source: str, reason: str) -> None:
+    with pytest.raises(InvalidFilter, match=reason) as refusal:
+        compile_filter(source)
+
+    assert refusal.value.code == "invalid_filter"
+
+
+@given(st.text())
+def test_any_text_is_a_filter_or_an_invalid_filter(source: str) -> None:
+    with contextlib.suppress(InvalidFilter):
+        compile_filter(source).matches(subject(b"{}"))
+
+
+def test_filters_of_the_same_source_are_equal() -> None:
+    assert compile_filter("priority > 3") == compile_filter("priority > 3")
+    assert compile_filter("priority > 3") != compile_filter("priority > 4")
+    assert len({compile_filter("priority > 3"), compile_filter("priority > 3")}) == 1

@@ -14,9 +14,7 @@ KIND = 7
 def open_log(
     files: Files, *, segment_bytes: int = SEGMENT_BYTES, sync_mode: SyncMode = SyncMode.ALWAYS
 ) -> Log:
-    return Log.open(
-        files, replay=Replay(files), segment_bytes=segment_bytes, sync_mode=sync_mode
-    )
+    return Log.open(files, replay=Replay(files), segment_bytes=segment_bytes, sync_mode=sync_mode)
 
 
 def payloads(files: Files) -> list[bytes]:

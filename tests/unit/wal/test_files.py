@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import DirectoryLocked
-from penstock.storage.wal import files as files_module
 from penstock.storage.wal.files import DiskFiles, Files
 
 
@@ -46,7 +45,7 @@ def test_a_write_that_the_kernel_cuts_short_is_finished(
     def write_some(descriptor: int, buffers: list[bytes], offset: int, flags: int = 0) -> int:
         return os.pwrite(descriptor, b"".join(buffers)[:4], offset)
 
-    monkeypatch.setattr(files_module.os, "pwritev", write_some)
+    monkeypatch.setattr(os, "pwritev", write_some)
     files = DiskFiles(tmp_path)
     file = files.create("a")
     file.write_at(2, [b"one", b"two", b"three"], sync=sync)
@@ -95,7 +94,7 @@ def test_a_read_that_would_wait_or_is_not_supported_is_none(
 
     files = DiskFiles(tmp_path)
     fill(files, "a", b"0123456789")
-    monkeypatch.setattr(files_module.os, "preadv", refuse)
+    monkeypatch.setattr(os, "preadv", refuse)
     assert files.read_at_nowait("a", 3, 4) is None
 
 
@@ -105,7 +104,7 @@ def test_a_read_error_is_not_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     files = DiskFiles(tmp_path)
     fill(files, "a", b"0123456789")
-    monkeypatch.setattr(files_module.os, "preadv", refuse)
+    monkeypatch.setattr(os, "preadv", refuse)
     with pytest.raises(OSError, match="broken"):
         files.read_at_nowait("a", 3, 4)
 

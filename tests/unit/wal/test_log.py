@@ -408,9 +408,7 @@ def test_without_room_a_commit_still_tries_to_get_the_space(simulated: Simulated
     ("kind", "error"),
     [("write", errno.EIO), ("write", errno.ENOSPC), ("sync", errno.EIO), ("sync", errno.ENOSPC)],
 )
-def test_a_failed_write_or_sync_is_final(
-    simulated: SimulatedFiles, kind: str, error: int
-) -> None:
+def test_a_failed_write_or_sync_is_final(simulated: SimulatedFiles, kind: str, error: int) -> None:
     # Given a log in which something is durable
     log = open_log(simulated)
     (position,) = commit(log, b"safe")

@@ -177,10 +177,16 @@ def _inspect_segment(files: Files, number: int, later: list[int], synced: int) -
     whole = scan.ending is record.Ending.END and (
         scan.offset == len(data) if later else _is_zeros(data, scan.offset)
     )
-    # The next header alone vouches for the end of a whole segment; every mark counts for another.
-    readable = _readable(files, later[:1] if whole else later)
+    if whole:
+        # Later marks vouch for later segments; only the next header speaks of this one's end.
+        follows = _readable(files, [n for n in later[:1] if n == number + 1])
+        promised = max((header.synced for header, _ in follows), default=0)
+        if segment_of(synced) == number:
+            promised = max(promised, synced)
+    else:
+        promised = max(synced, _synced_after(data, scan.offset, header, _readable(files, later)))
     condition, problem = Condition.GOOD, None
-    if max(synced, _synced_after(data, scan.offset, header, readable)) > end:
+    if promised > end:
         condition, problem = Condition.CORRUPT, str(_corrupt(number, scan.offset))
     elif not whole:
         condition = Condition.TORN

@@ -1,0 +1,258 @@
+"""The whole state of a machine as plain values, and back.
+
+Timelines are left out: they grow with the backlog, and the storage has them in its own files. All
+that is here follows the number of queues, subscriptions and exceptions.
+
+The fields are part of the checkpoint format: add new ones with a default, never change one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from heapq import heapify
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.feed import Feed
+from penstock.core.machine import Machine
+from penstock.core.queue import Queue, Special
+from penstock.core.runs import Runs
+from penstock.core.subscription import Attempts, Counters, Lease, Subscription
+
+__all__ = ["MachineSnapshot", "restore", "take_snapshot"]
+
+RunsDump = tuple[bytes, bytes]
+
+
+class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    filter: str | None
+    since: int
+    matched: RunsDump
+    lanes: dict[int, RunsDump] | None  # None: one lane, which is all that matched
+    special: bytes
+    total: int
+    errors: int
+
+
+class SubscriptionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    name: str
+    config: SubscriptionConfig
+    created_ns: int
+    start: int
+    cursors: dict[int, int]
+    polled: int
+    pulled: int
+    opened: RunsDump
+    ready: dict[int, RunsDump]
+    waiting: dict[int, int]
+    groups: dict[str, list[int]]
+    leases: dict[int, Lease]
+    attempts: dict[int, Attempts]
+    settled: RunsDump
+    settled_total: int
+    base_total: int
+    dead: RunsDump
+    epoch: int
+    counters: dict[str, int]
+    last_delivery_ns: int | None
+    last_ack_ns: int | None
+
+
+class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    name: str
+    config: QueueConfig
+    salt: int
+    created_ns: int
+    first: int
+    next: int
+    dead_letters_of: int | None
+    everything: FeedSnapshot
+    feeds: list[FeedSnapshot]
+    subscriptions: list[SubscriptionSnapshot]
+    special: dict[int, Special]
+    expiry: dict[int, int]
+    dedup: dict[str, tuple[int, int]]
+    duplicates: int
+    purged: int
+    stragglers: list[int]
+    pins: dict[int, int]
+    letter_subscriptions: bytes
+    letter_origins: bytes
+
+
+class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    last_id: int
+    now_ns: int
+    queues: list[QueueSnapshot]
+
+
+def take_snapshot(machine: Machine) -> MachineSnapshot:
+    return MachineSnapshot(
+        last_id=machine.last_id,
+        now_ns=machine.now_ns,
+        # By id, so that a queue comes before its dead letters.
+        queues=[_queue(queue) for _, queue in sorted(machine.queues_by_id.items())],
+    )
+
+
+def _queue(queue: Queue) -> QueueSnapshot:
+    return QueueSnapshot(
+        id=queue.id,
+        name=queue.name,
+        config=queue.config,
+        salt=queue.salt,
+        created_ns=queue.created_ns,
+        first=queue.first,
+        next=queue.next,
+        dead_letters_of=queue.source.id if queue.source else None,
+        everything=_feed(queue.everything),
+        feeds=[_feed(feed) for feed in queue.feeds.values()],
+        subscriptions=[_subscription(s) for s in queue.subscriptions.values()],
+        special=queue.special,
+        expiry=queue.expiry,
+        dedup=queue.dedup,
+        duplicates=queue.duplicates,
+        purged=queue.purged,
+        stragglers=list(queue.stragglers),
+        pins=queue.pins,
+        letter_subscriptions=queue.letter_subscriptions.tobytes(),
+        letter_origins=queue.letter_origins.tobytes(),
+    )
+
+
+def _feed(feed: Feed) -> FeedSnapshot:
+    is_plain = feed.lanes[0] is feed.matched and len(feed.lanes) == 1
+    return FeedSnapshot(
+        id=feed.id,
+        filter=feed.filter.source if feed.filter else None,
+        since=feed.since,
+        matched=feed.matched.dump(),
+        lanes=None if is_plain else {p: lane.dump() for p, lane in feed.lanes.items()},
+        special=feed.special.tobytes(),
+        total=feed.total,
+        errors=feed.errors,
+    )
+
+
+def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
+    return SubscriptionSnapshot(
+        id=subscription.id,
+        name=subscription.name,
+        config=subscription.config,
+        created_ns=subscription.created_ns,
+        start=subscription.start,
+        cursors=subscription.cursors,
+        polled=subscription.polled,
+        pulled=subscription.pulled,
+        opened=subscription.opened.dump(),
+        ready={p: lane.dump() for p, lane in subscription.ready.items() if lane},
+        waiting=subscription.waiting,
+        groups=subscription.groups,
+        leases=subscription.leases,
+        attempts=subscription.attempts,
+        settled=subscription.settled.dump(),
+        settled_total=subscription.settled_total,
+        base_total=subscription.base_total,
+        dead=subscription.dead.dump(),
+        epoch=subscription.epoch,
+        counters=subscription.counters.as_dict(),
+        last_delivery_ns=subscription.last_delivery_ns,
+        last_ack_ns=subscription.last_ack_ns,
+    )
+
+
+def restore(machine: Machine, snapshot: MachineSnapshot) -> dict[int, list[int]]:
+    """Fill a new machine. Returns the stragglers of each queue id, to be found in the timelines."""
+    machine.last_id = snapshot.last_id
+    machine.now_ns = snapshot.now_ns
+    for shot in snapshot.queues:
+        _restore_queue(machine, shot)
+    return {shot.id: shot.stragglers for shot in snapshot.queues}
+
+
+def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
+    queue = Queue(
+        id=shot.id, name=shot.name, config=shot.config, salt=shot.salt, created_ns=shot.created_ns
+    )
+    machine.add_queue(queue, shot.dead_letters_of)
+    queue.first = shot.first
+    queue.next = shot.next
+    _restore_feed(queue.everything, shot.everything)
+    for feed_shot in shot.feeds:
+        feed = queue.feed_for(feed_shot.filter, feed_shot.id)
+        feed.since = feed_shot.since
+        _restore_feed(feed, feed_shot)
+    queue.special = shot.special
+    queue.expiry = shot.expiry
+    queue.expiry_heap = [(expires_ns, index) for index, expires_ns in shot.expiry.items()]
+    heapify(queue.expiry_heap)
+    queue.dedup = shot.dedup
+    queue.dedup_order = deque(
+        sorted((created_ns, key) for key, (_, created_ns) in shot.dedup.items())
+    )
+    queue.duplicates = shot.duplicates
+    queue.purged = shot.purged
+    queue.pins = shot.pins
+    queue.letter_subscriptions = array("I", shot.letter_subscriptions)
+    queue.letter_origins = array("Q", shot.letter_origins)
+    for subscription_shot in shot.subscriptions:
+        subscription = _restore_subscription(queue, subscription_shot)
+        queue.subscriptions[subscription.name] = subscription
+        machine.subscriptions[subscription.id] = subscription
+    # Not `Queue.link`: that would open again what the snapshot already says is open.
+    queue.connect()
+
+
+def _restore_feed(feed: Feed, shot: FeedSnapshot) -> None:
+    feed.matched = Runs.load(shot.matched)
+    feed.lanes = (
+        {0: feed.matched}
+        if shot.lanes is None
+        else {priority: Runs.load(dump) for priority, dump in shot.lanes.items()}
+    )
+    feed.special = array("Q", shot.special)
+    feed.total = shot.total
+    feed.errors = shot.errors
+
+
+def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscription:
+    subscription = Subscription(
+        id=shot.id,
+        name=shot.name,
+        config=shot.config,
+        queue=queue,
+        feed=queue.feed_for(shot.config.filter, shot.id),
+        start=shot.start,
+        created_ns=shot.created_ns,
+    )
+    subscription.cursors = shot.cursors
+    subscription.polled = shot.polled
+    subscription.pulled = shot.pulled
+    subscription.opened = Runs.load(shot.opened)
+    subscription.ready = {p: Runs.load(dump) for p, dump in shot.ready.items()}
+    subscription.waiting = shot.waiting
+    subscription.waiting_heap = [(due_ns, index) for index, due_ns in shot.waiting.items()]
+    heapify(subscription.waiting_heap)
+    subscription.groups = shot.groups
+    subscription.leases = shot.leases
+    subscription.deadlines = [
+        (lease.deadline_ns, lease.epoch, [(index, index + 1)])
+        for index, lease in shot.leases.items()
+        if lease.deadline_ns is not None
+    ]
+    heapify(subscription.deadlines)
+    subscription.attempts = shot.attempts
+    subscription.settled = Runs.load(shot.settled)
+    subscription.settled_total = shot.settled_total
+    subscription.base_total = shot.base_total
+    subscription.dead = Runs.load(shot.dead)
+    subscription.epoch = shot.epoch
+    subscription.counters = Counters(**shot.counters)
+    subscription.last_delivery_ns = shot.last_delivery_ns
+    subscription.last_ack_ns = shot.last_ack_ns
+    return subscription

@@ -1,0 +1,155 @@
+"""Files beside the log that make a start short: checkpoints, and an index for each segment.
+
+A **checkpoint**, ``<number>.ckpt``, holds the machine's state at the beginning of segment
+``<number>``, without the timelines. Recovery loads it and replays the log from that segment on.
+
+A segment's **index**, ``<number>.idx``, says which batches of which queue the segment holds and
+where. It is written when a checkpoint has left the segment behind, and it can be made again by
+reading the segment; it names the salt of the file that it describes.
+
+Both are ``magic, version u16, CRC-32C of the rest u32, MessagePack``. They are written whole or not
+at all. A newer version is refused, a damaged index is made again, a damaged checkpoint is corruption.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import TypeVar
+
+import msgspec
+from crc32c import crc32c
+
+from penstock.core.machine import Machine
+from penstock.core.snapshot import MachineSnapshot
+from penstock.core.timeline import Batch, TimelinePart
+from penstock.errors import CorruptLog, NewerFormat
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.segment import position_of
+
+__all__ = [
+    "Checkpoint",
+    "SegmentIndex",
+    "checkpoint_name",
+    "encode",
+    "index_name",
+    "index_of",
+    "load_checkpoint",
+    "load_index",
+    "newest_checkpoint",
+    "numbers_of",
+    "save",
+]
+
+VERSION = 1
+
+_HEADER = Struct("<8sHI")
+_MAGIC = b"PENSTATE"
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The state before the first record of `segment`. `segments` are the older ones it needs.
+
+    `packs` says in which file a compacted segment is.
+    """
+
+    segment: int
+    segments: list[int]
+    packs: dict[int, str]
+    machine: MachineSnapshot
+
+
+class SegmentIndex(msgspec.Struct, frozen=True, kw_only=True):
+    """Batches by queue id, and the salt of the segment file they are in.
+
+    `aside` are batches that the timeline has dropped, by the index of a straggler in them.
+    """
+
+    salt: bytes
+    parts: dict[int, TimelinePart]
+    aside: dict[int, dict[int, Batch]] = {}
+
+
+def checkpoint_name(segment: int) -> str:
+    return f"{segment:016x}.ckpt"
+
+
+def index_name(segment: int) -> str:
+    return f"{segment:016x}.idx"
+
+
+def index_of(machine: Machine, segment: int) -> SegmentIndex:
+    """What the machine knows of a segment; the salt is left to who reads the file."""
+    low, high = position_of(segment, 0), position_of(segment + 1, 0)
+    parts = {queue.id: queue.timeline.dump(low, high) for queue in machine.queues.values()}
+    aside = {
+        queue.id: {i: b for i, b in queue.stragglers.items() if low <= b.locator < high}
+        for queue in machine.queues.values()
+    }
+    return SegmentIndex(
+        salt=b"",
+        parts={queue_id: part for queue_id, part in parts.items() if part.firsts},
+        aside={queue_id: batches for queue_id, batches in aside.items() if batches},
+    )
+
+
+def numbers_of(files: Files, ending: str) -> list[int]:
+    """The segment numbers that files with this ending are named after, ascending."""
+    pattern = re.compile(rf"([0-9a-f]{{16}})\.{ending}")
+    matches = map(pattern.fullmatch, files.names())
+    return sorted(int(match[1], 16) for match in matches if match)
+
+
+def encode(value: Checkpoint | SegmentIndex) -> bytes:
+    """The bytes of the file."""
+    data = msgspec.msgpack.encode(value)
+    return _HEADER.pack(_MAGIC, VERSION, crc32c(data)) + data
+
+
+def save(files: Files, name: str, data: bytes) -> None:
+    """BLOCKING. Durable on return."""
+    files.replace(name, data)
+
+
+def newest_checkpoint(files: Files) -> Checkpoint | None:
+    """Raises `CorruptLog` when it is damaged: the log before it need not be complete any more."""
+    numbers = numbers_of(files, "ckpt")
+    return load_checkpoint(files, numbers[-1]) if numbers else None
+
+
+def load_checkpoint(files: Files, segment: int) -> Checkpoint:
+    name = checkpoint_name(segment)
+    found = _load(files, name, Checkpoint)
+    if found is None:
+        raise CorruptLog(
+            f"checkpoint {name} is damaged: restore the file from a backup, or run "
+            "`penstock wal repair` to keep what is readable",
+            file=name,
+        )
+    return found
+
+
+def load_index(files: Files, segment: int, salt: bytes) -> SegmentIndex | None:
+    """None when there is none for the file with this salt, or it is damaged."""
+    found = _load(files, index_name(segment), SegmentIndex)
+    return found if found is not None and found.salt == salt else None
+
+
+def _load(files: Files, name: str, kind: type[T]) -> T | None:
+    if name not in files.names():
+        return None
+    data = files.read(name)
+    if len(data) < _HEADER.size:
+        return None
+    magic, version, crc = _HEADER.unpack_from(data)
+    body = memoryview(data)[_HEADER.size :]
+    if magic != _MAGIC or crc32c(body) != crc:
+        return None
+    if version > VERSION:
+        raise NewerFormat(
+            f"{name} has format version {version}, and this Penstock reads up to version "
+            f"{VERSION}: upgrade Penstock"
+        )
+    return msgspec.msgpack.decode(body, type=kind)

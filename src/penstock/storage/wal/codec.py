@@ -1,0 +1,120 @@
+"""Events as records of the log.
+
+Every event but `Published` is MessagePack, the way `penstock.core.events` declares it. `Published`
+carries the bodies and has a layout of its own, so that a batch is written with one copy and read
+by slicing::
+
+    queue_id    u32
+    first       u64   index of the first message
+    at_ns       i64
+    count       u32
+    has_heads   u8    whether any message has an envelope
+    extra       u32   bytes of MessagePack: [matches by feed, filter errors by feed]; often 0
+    body sizes  u32 x count
+    head sizes  u32 x count, if has_heads
+    extra, heads, bodies
+
+All integers are little-endian. The kind of a record is the tag of its event.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+from struct import Struct, pack, unpack_from
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.message import PLAIN, Envelope
+
+__all__ = ["PUBLISHED", "decode", "decode_published", "encode", "kind_name"]
+
+PUBLISHED = 30
+
+_HEADER = Struct("<IQqIBI")
+_U32 = Struct("<I")
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(ev.Event)
+_extra_decoder = msgspec.msgpack.Decoder(tuple[dict[int, list[int]], dict[int, int]])
+
+_KINDS: dict[type, int] = {
+    kind: kind.__struct_config__.tag
+    for kind in ev.Event.__args__  # type: ignore[attr-defined]
+}
+_NAMES = {tag: kind.__name__ for kind, tag in _KINDS.items()}
+
+
+def kind_name(kind: int) -> str:
+    """For people."""
+    return _NAMES.get(kind, f"unknown kind {kind}")
+
+
+def encode(event: ev.Event) -> tuple[int, tuple[bytes, ...]]:
+    """The record's kind, and its payload in parts."""
+    if isinstance(event, ev.Published):
+        return PUBLISHED, _encode_published(event)
+    return _KINDS[type(event)], (_encoder.encode(event),)
+
+
+def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
+    bodies, heads = event.bodies, event.heads
+    extra = b""
+    if event.matched or event.filter_errors:
+        extra = _encoder.encode((event.matched, event.filter_errors))
+    header = _HEADER.pack(
+        event.queue_id, event.first, event.at_ns, event.count, heads is not None, len(extra)
+    )
+    if event.count == 1:
+        if heads is None:
+            return header, _U32.pack(len(bodies[0])), extra, bodies[0]
+        sizes = _U32.pack(len(bodies[0])) + _U32.pack(len(heads[0]))
+        return header, sizes, extra, heads[0], bodies[0]
+    sizes = pack(f"<{event.count}I", *map(len, bodies))
+    if heads is None:
+        return (header, sizes, extra, *bodies)
+    return (header, sizes, pack(f"<{event.count}I", *map(len, heads)), extra, *heads, *bodies)
+
+
+def decode(kind: int, payload: memoryview) -> ev.Event:
+    """The event, without bodies. Raises `msgspec.ValidationError` for what is no event."""
+    if kind == PUBLISHED:
+        return decode_published(payload, with_bodies=False)
+    return _decoder.decode(payload)
+
+
+def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
+    queue_id, first, at_ns, count, has_heads, extra_size = _HEADER.unpack_from(payload)
+    at = _HEADER.size
+    body_sizes = unpack_from(f"<{count}I", payload, at)
+    at += 4 * count
+    head_sizes: tuple[int, ...] = ()
+    if has_heads:
+        head_sizes = unpack_from(f"<{count}I", payload, at)
+        at += 4 * count
+    matched: dict[int, list[int]] = {}
+    errors: dict[int, int] = {}
+    if extra_size:
+        matched, errors = _extra_decoder.decode(payload[at : at + extra_size])
+        at += extra_size
+    envelopes: list[Envelope] | None = None
+    if has_heads:
+        envelopes = []
+        for size in head_sizes:
+            envelopes.append(Envelope.decode(payload[at : at + size]) if size else PLAIN)
+            at += size
+    bodies: list[bytes] = []
+    if with_bodies:
+        data = bytes(payload[at:])
+        bodies = [data[a:b] for a, b in pairwise(accumulate(body_sizes, initial=0))]
+    return ev.Published(
+        at_ns=at_ns,
+        queue_id=queue_id,
+        first=first,
+        count=count,
+        size=sum(body_sizes) + sum(head_sizes),
+        envelopes=envelopes,
+        matched=matched,
+        filter_errors=errors,
+        bodies=bodies,
+    )

@@ -1,0 +1,108 @@
+"""The journal of the machine: events go into the log; those with messages can be had back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from penstock.core.events import Event
+from penstock.core.machine import Place
+from penstock.errors import CorruptLog
+from penstock.storage.base import Durability
+from penstock.storage.wal import codec
+from penstock.storage.wal.committer import Committer
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
+from penstock.storage.wal.record import HEADER_BYTES, Ending, Record, decode
+from penstock.storage.wal.segment import file_name, offset_of, segment_of
+
+__all__ = ["WalJournal"]
+
+
+class WalJournal:
+    """Keeps the newest messages in memory, up to ``cache_bytes``; the others are read on demand."""
+
+    def __init__(self, *, log: Log, committer: Committer, files: Files, cache_bytes: int) -> None:
+        self._log = log
+        self._committer = committer
+        self._files = files
+        self._cache_bytes = cache_bytes
+        self._cached_bytes = 0
+        self._cache: dict[int, tuple[Event, int]] = {}
+        self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
+        self.durability: Durability = "fsync" if log.sync_mode is SyncMode.ALWAYS else "memory"
+
+    def append(self, event: Event) -> Place:
+        kind, parts = codec.encode(event)
+        locator = self._log.append(kind, *parts)
+        length = HEADER_BYTES + sum(map(len, parts))
+        if kind == codec.PUBLISHED:
+            self._remember(locator, event, length)
+        return Place(locator, length)
+
+    async def admit(self, size: int) -> None:
+        log = self._log
+        needed = size + RECORD_OVERHEAD_BYTES + log.settle_reserve
+        if log.room < needed:
+            await self._committer.call(lambda: log.reserve(needed))
+
+    async def commit(self) -> None:
+        if self._log.written < self._log.end:
+            await self._committer.submit()
+
+    def _remember(self, locator: int, event: Event, length: int) -> None:
+        cache = self._cache
+        cache[locator] = event, length
+        self._cached_bytes += length
+        while self._cached_bytes > self._cache_bytes and len(cache) > 1:
+            _, freed = cache.pop(next(iter(cache)))
+            self._cached_bytes -= freed
+
+    def load_nowait(self, place: Place) -> Event | None:
+        cached = self._cache.get(place.locator)
+        if cached is not None:
+            return cached[0]
+        if place.locator >= self._log.written:
+            return None
+        name, offset = self._where(place)
+        data = self._files.read_at_nowait(name, offset, place.length)
+        if data is None:
+            return None
+        return self._decoded(place, decode(memoryview(data)), name)
+
+    async def load(self, place: Place) -> Event:
+        if place.locator >= self._log.written:
+            await self._committer.submit()
+        name, offset = self._where(place)
+        loop = asyncio.get_running_loop()
+        data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
+        return self._decoded(place, decode(memoryview(data)), name)
+
+    def _where(self, place: Place) -> tuple[str, int]:
+        segment = segment_of(place.locator)
+        return self.packs.get(segment) or file_name(segment), offset_of(place.locator)
+
+    def _decoded(self, place: Place, record: Record | Ending, name: str) -> Event:
+        if isinstance(record, Ending):
+            raise CorruptLog(
+                f"the record at offset {offset_of(place.locator)} of {name} is damaged: restore "
+                "the file from a backup, or run `penstock wal repair` to keep what is readable",
+                file=name,
+                offset=offset_of(place.locator),
+            )
+        if record.kind != codec.PUBLISHED:
+            return codec.decode(record.kind, record.payload)
+        event = codec.decode_published(record.payload, with_bodies=True)
+        self._remember(place.locator, event, place.length)
+        return event
+
+    def forget(self, segment: int) -> None:
+        """The segment's records are about to have other positions."""
+        for locator in [at for at in self._cache if segment_of(at) == segment]:
+            _, freed = self._cache.pop(locator)
+            self._cached_bytes -= freed
+
+    async def close(self) -> None:
+        await self._committer.stop()
+        self._cache.clear()
+
+

@@ -1,0 +1,123 @@
+"""From a data directory to a machine: load the checkpoint, then replay the log behind it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.core.events import DeadLettered, Published
+from penstock.core.machine import Machine, Place
+from penstock.core.snapshot import restore
+from penstock.core.timeline import Batch, Timeline
+from penstock.errors import CorruptLog
+from penstock.storage.wal import codec, record
+from penstock.storage.wal.checkpoint import (
+    Checkpoint,
+    SegmentIndex,
+    load_index,
+    newest_checkpoint,
+)
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.replay import FIRST_SEGMENT, Replay
+from penstock.storage.wal.segment import (
+    HEADER_BYTES,
+    file_name,
+    position_of,
+    read_header,
+)
+
+__all__ = ["Recovered", "build_index", "load_segment_index", "recover"]
+
+
+class Recovered(NamedTuple):
+    """What the directory holds. `checkpoint` is None when there was none yet."""
+
+    checkpoint: Checkpoint | None
+    replay: Replay
+    replayed: int
+
+
+def recover(files: Files, machine: Machine) -> Recovered:
+    """BLOCKING. Bring a new machine to the state that the directory holds. Changes no file.
+
+    Raises `CorruptLog` with file and offset, and `NewerFormat`.
+    """
+    checkpoint = newest_checkpoint(files)
+    first_segment = FIRST_SEGMENT
+    synced = 0
+    if checkpoint is not None:
+        first_segment = checkpoint.segment
+        synced = position_of(checkpoint.segment, HEADER_BYTES)
+        _load_checkpoint(files, machine, checkpoint)
+    replay = Replay(files, first_segment=first_segment, synced=synced)
+    replayed = 0
+    for position, kind, payload in replay:
+        place = Place(position, record.HEADER_BYTES + len(payload))
+        machine.apply(codec.decode(kind, payload), place)
+        replayed += 1
+    return Recovered(checkpoint, replay, replayed)
+
+
+def _load_checkpoint(files: Files, machine: Machine, checkpoint: Checkpoint) -> None:
+    stragglers = restore(machine, checkpoint.machine)
+    aside: dict[int, dict[int, Batch]] = {}
+    for segment in checkpoint.segments:
+        name = checkpoint.packs.get(segment) or file_name(segment)
+        index = load_segment_index(files, segment, name)
+        for queue_id, part in index.parts.items():
+            queue = machine.queues_by_id.get(queue_id)
+            if queue is not None:
+                queue.timeline.load(part)
+        for queue_id, batches in index.aside.items():
+            aside.setdefault(queue_id, {}).update(batches)
+    for queue in machine.queues.values():
+        known = aside.get(queue.id, {})
+        queue.stragglers = {
+            straggler: known.get(straggler) or queue.timeline.batch(straggler)
+            for straggler in stragglers[queue.id]
+        }
+        queue.timeline.trim(queue.first, queue.next)
+
+
+def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
+    """The index of a segment, made by reading the segment if its file does not serve."""
+    if name not in files.names():
+        raise CorruptLog(
+            f"segment {name} is missing: restore the file from a backup, or run "
+            "`penstock wal repair` to keep what is readable",
+            file=name,
+        )
+    header = read_header(files.read_at(name, 0, HEADER_BYTES), number=segment)
+    return load_index(files, segment, header.salt) or build_index(files, segment, name)
+
+
+def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
+    """Read a segment for the batches in it. Raises `CorruptLog` where it cannot be read."""
+    data = files.read(name)
+    header = read_header(data, number=segment)
+    scan = record.Scan(memoryview(data), HEADER_BYTES)
+    timelines: dict[int, Timeline] = {}
+    for offset, kind, payload in scan:
+        if kind == record.MARK:
+            continue
+        length = record.HEADER_BYTES + len(payload)
+        event = codec.decode(kind, payload)
+        if isinstance(event, Published):
+            timelines.setdefault(event.queue_id, Timeline()).append(
+                event.first, event.at_ns, event.size, position_of(segment, offset), length
+            )
+        elif isinstance(event, DeadLettered):
+            timelines.setdefault(event.dead_letter_queue_id, Timeline()).append(
+                event.letter_index, event.at_ns, 0, position_of(segment, offset), length
+            )
+    if scan.offset < len(data) and scan.ending is not record.Ending.END:
+        raise CorruptLog(
+            f"segment {name} is damaged at offset {scan.offset}, in data that had been synced: "
+            "restore the file from a backup, or run `penstock wal repair` to keep what is readable",
+            file=name,
+            offset=scan.offset,
+        )
+    parts = {
+        queue_id: timeline.dump(0, position_of(segment + 1, 0))
+        for queue_id, timeline in timelines.items()
+    }
+    return SegmentIndex(salt=header.salt, parts=parts)

@@ -1,0 +1,263 @@
+"""The WAL backend: the machine, a log of its events, and checkpoints that keep a start short."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from penstock.clock import Clock, SystemClock
+from penstock.core.events import Event
+from penstock.core.machine import Machine, Place
+from penstock.core.snapshot import take_snapshot
+from penstock.errors import PenstockError, StorageError
+from penstock.storage.embedded import EmbeddedStore
+from penstock.storage.wal import compaction
+from penstock.storage.wal.checkpoint import (
+    Checkpoint,
+    checkpoint_name,
+    encode,
+    index_name,
+    index_of,
+    numbers_of,
+    save,
+)
+from penstock.storage.wal.committer import Committer, ThreadCommitter
+from penstock.storage.wal.compaction import SPARSE
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.journal import WalJournal
+from penstock.storage.wal.log import DEFAULT_SEGMENT_BYTES, Log, SyncMode
+from penstock.storage.wal.recovery import build_index, recover
+from penstock.storage.wal.segment import (
+    HEADER_BYTES,
+    file_name,
+    read_header,
+    segment_numbers,
+    segment_of,
+)
+
+__all__ = ["DEFAULT_CACHE_BYTES", "WalStore"]
+
+DEFAULT_CACHE_BYTES = 32 * 2**20
+
+logger = logging.getLogger(__name__)
+
+
+class _NoJournal:
+    """Stands in while a machine is brought to its state: recovery applies and never emits."""
+
+    def append(self, event: Event) -> Place:
+        raise AssertionError(f"recovery emitted {event}")
+
+
+class WalStore(EmbeddedStore):
+    """A data directory. Use `WalStore.open`; one process at a time owns a directory."""
+
+    def __init__(
+        self,
+        *,
+        files: Files,
+        log: Log,
+        committer: Committer,
+        journal: WalJournal,
+        machine: Machine,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        super().__init__(machine=machine, journal=journal, clock=clock)
+        self._files = files
+        self._log = log
+        self._committer = committer
+        self._wal = journal
+        self._random_bytes = random_bytes
+        self._segments: list[int] = []  # older than the last checkpoint, and needed
+        self._checkpointed = 0  # the segment that the last checkpoint stands before
+        self._is_checkpointing = False
+        self.replayed_events = 0
+
+    @classmethod
+    async def open(
+        cls,
+        files: Files,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        sync: SyncMode = SyncMode.ALWAYS,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        cache_bytes: int = DEFAULT_CACHE_BYTES,
+        committer: Callable[[Log], Committer] = ThreadCommitter,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> WalStore:
+        """Recover what the directory holds and go on from there.
+
+        Raises `DirectoryLocked`, `CorruptLog`, `NewerFormat` or `DiskFull`.
+        """
+        if sys.byteorder != "little":
+            raise StorageError("the files of the log are little-endian, and this machine is not")
+        machine = Machine(journal=_NoJournal(), rng=rng or Random())
+        files.lock()
+        try:
+            found = recover(files, machine)
+            log = Log.open(
+                files,
+                replay=found.replay,
+                segment_bytes=segment_bytes,
+                sync_mode=sync,
+                random_bytes=random_bytes,
+            )
+        except BaseException:
+            files.unlock()
+            raise
+        writer = committer(log)
+        journal = WalJournal(log=log, committer=writer, files=files, cache_bytes=cache_bytes)
+        machine.journal = journal
+        store = cls(
+            files=files,
+            log=log,
+            committer=writer,
+            journal=journal,
+            machine=machine,
+            clock=clock or SystemClock(),
+            random_bytes=random_bytes,
+        )
+        store.replayed_events = found.replayed
+        if found.checkpoint is not None:
+            store._segments = list(found.checkpoint.segments)
+            store._checkpointed = found.checkpoint.segment
+            journal.packs = dict(found.checkpoint.packs)
+        await writer.call(store._sweep)
+        return store
+
+    async def tick(self) -> None:
+        await super().tick()
+        if segment_of(self._log.end) > max(self._checkpointed, 1):
+            await self.checkpoint()
+
+    async def checkpoint(self) -> None:
+        """Write the state down, so that a start need not replay what came before.
+
+        Segments that nobody needs any more are removed, and sparse ones packed.
+        """
+        if self._is_checkpointing:
+            return
+        self._is_checkpointing = True
+        try:
+            await self._checkpoint()
+            await self._compact()
+        finally:
+            self._is_checkpointing = False
+
+    async def _checkpoint(self) -> None:
+        segment = self._log.roll()
+        if segment == self._checkpointed:
+            return
+        machine = self.machine
+        live = compaction.live_bytes(machine)
+        sealed = list(range(max(self._checkpointed, 1), segment))
+        needed = [number for number in [*self._segments, *sealed] if live.get(number)]
+        indexes = {number: index_of(machine, number) for number in sealed if live.get(number)}
+        packs = {number: name for number, name in self._wal.packs.items() if number in needed}
+        checkpoint = Checkpoint(
+            segment=segment, segments=needed, packs=packs, machine=take_snapshot(machine)
+        )
+        # Encoded here, on the loop: the snapshot shares its dictionaries with the living machine.
+        encoded = encode(checkpoint)
+
+        def write() -> None:
+            for number in sealed:
+                self._seal(number)
+            for number, index in indexes.items():
+                header = self._files.read_at(file_name(number), 0, HEADER_BYTES)
+                salt = read_header(header, number=number).salt
+                named = msgspec.structs.replace(index, salt=salt)
+                save(self._files, index_name(number), encode(named))
+            save(self._files, checkpoint_name(segment), encoded)
+
+        await self._committer.call(write)
+        self._segments = needed
+        self._checkpointed = segment
+        self._wal.packs = packs
+        await self._committer.call(self._sweep)
+
+    def _seal(self, number: int) -> None:
+        """A checkpoint relies on the segments before it, so they are synced in every mode."""
+        if self._log.sync_mode is not SyncMode.ALWAYS:
+            file = self._files.open(file_name(number))
+            try:
+                file.sync()
+            finally:
+                file.close()
+
+    def _sweep(self) -> None:
+        """Remove what the last checkpoint has no use for. A crash in between leaves it for later."""
+        if not self._checkpointed:
+            return
+        needed, packs = set(self._segments), set(self._wal.packs.values())
+        files = self._files
+        gone = [
+            file_name(number)
+            for number in segment_numbers(files)
+            if number < self._checkpointed and (number not in needed or number in self._wal.packs)
+        ]
+        gone += [
+            index_name(n)
+            for n in numbers_of(files, "idx")
+            if n < self._checkpointed and n not in needed
+        ]
+        gone += [
+            checkpoint_name(n) for n in numbers_of(files, "ckpt") if n != self._checkpointed
+        ]
+        gone += [name for name in compaction.pack_names(files.names()) if name not in packs]
+        for name in gone:
+            files.remove(name)
+        if gone:
+            self._log.remove(())  # makes it durable, and lets the log try for space again
+
+    async def _compact(self) -> None:
+        """Pack segments of which little is needed. The old file goes at the next checkpoint."""
+        live = compaction.live_bytes(self.machine)
+        for number in self._segments:
+            source = self._wal.packs.get(number) or file_name(number)
+            size = self._files.size(source)
+            # A small file is not worth the work, however little of it is needed.
+            if size >= self._log.segment_bytes / 8 and live.get(number, 0) < size * SPARSE:
+                await self._pack(number, source)
+
+    async def _pack(self, number: int, source: str) -> None:
+        entries = compaction.live_batches(self.machine, number)
+        name = compaction.pack_name(number, self._checkpointed)
+        if not entries or name == source:
+            return
+
+        def write() -> list[compaction.Moved]:
+            moved = compaction.pack(
+                self._files,
+                source=source,
+                name=name,
+                segment=number,
+                live=entries,
+                random_bytes=self._random_bytes,
+            )
+            save(self._files, index_name(number), encode(build_index(self._files, number, name)))
+            return moved
+
+        moved = await self._committer.call(write)
+        self._wal.forget(number)
+        compaction.relocate(self.machine, number, moved)
+        self._wal.packs[number] = name
+
+    async def _finish(self) -> None:
+        try:
+            if self._log.failure is None:
+                await self.checkpoint()
+        except PenstockError as exc:
+            # The log has everything; a checkpoint would only have made the next start shorter.
+            logger.warning("no checkpoint at close: %s", exc)
+        try:
+            await super()._finish()
+        finally:
+            self._files.unlock()

@@ -1,0 +1,287 @@
+"""Jepsen's *total queue*, for many queues with fan-out: nothing lost, nothing unexpected.
+
+The checker believes what clients were told, and nothing else; it looks into the store only to learn
+which queue or subscription a name stands for. What was asked for and never answered may or may not
+have happened, so it accuses nobody and excuses everybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.core.limits import NANOSECONDS
+from penstock.core.machine import Machine
+from penstock.core.message import Delivery, Message, parse_message_id
+from penstock.core.publishing import PublishResult
+from penstock.core.queue import Queue
+from penstock.core.subscription import Subscription
+from tests.simulation.history import Call, History, Violation
+from tests.simulation.reader import Reader
+from tests.simulation.sent import Sent, number_in
+
+Spot = tuple[int, int]
+"""The salt of a queue, which no other queue has, and an index."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placed:
+    """A message that a client knows to be stored."""
+
+    sent: Sent
+    id: str
+    created_ns: int
+
+
+class Checker:
+    """Told of every call and answer, raises `Violation` at the first answer that cannot be."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self.sent: dict[int, Sent] = {}
+        self.placed: dict[Spot, Placed] = {}
+        self.spots: dict[int, Spot] = {}  # by the number of the message
+        self.readers: dict[int, Reader] = {}
+        self.duplicates: set[int] = set()
+        self.deleted_queues: dict[int, Call] = {}  # by salt
+        self.deleted_readers: dict[int, Call] = {}
+        self.unretained: set[int] = set()  # salts of queues whose retention may drop unsettled ones
+
+    def reader(self, subscription: Subscription) -> Reader:
+        found = self.readers.get(subscription.id)
+        if found is None:
+            found = self.readers[subscription.id] = Reader(subscription)
+        return found
+
+    def forget_unheard(self) -> None:
+        """After a crash: a subscription that no client has heard of may never have been.
+
+        Another one may get its number.
+        """
+        self.readers = {
+            id: reader
+            for id, reader in self.readers.items()
+            if any(trail.given or trail.acked for trail in reader.trails.values())
+        }
+
+    # Publishing.
+
+    def published(self, call: Call, messages: Sequence[Sent], result: PublishResult) -> None:
+        last = -1
+        for sent, entry in zip(messages, result, strict=True):
+            parsed = parse_message_id(entry.id)
+            assert parsed is not None
+            if parsed.index != entry.index:
+                raise Violation("ids", f"{entry.id} is not that of {entry.index}", [sent.queue])
+            if entry.duplicate:
+                self.duplicates.add(sent.number)
+                self._check_duplicate(sent, (parsed.salt, entry.index))
+                continue
+            if last >= 0 and entry.index != last + 1:
+                raise Violation("dense indexes", f"{last}, then {entry.index}", [sent.queue])
+            last = entry.index
+            self._place((parsed.salt, entry.index), sent, entry.id, call.asked_ns)
+
+    def _check_duplicate(self, sent: Sent, spot: Spot) -> None:
+        first = self.placed.get(spot)
+        if first is not None and first.sent.dedup_key != sent.dedup_key:
+            raise Violation(
+                "dedup",
+                f"{sent.dedup_key!r} was taken for {first.sent.dedup_key!r} at {spot[1]}",
+                [sent.queue],
+            )
+
+    def _place(self, spot: Spot, sent: Sent, id: str, created_ns: int) -> None:
+        words = [f"{sent.queue}/", f" {sent.queue} "]
+        there = self.placed.get(spot)
+        if there is not None and there.sent is not sent:
+            raise Violation(
+                "stable indexes",
+                f"{sent.queue} {spot[1]} held message {there.sent.number}, now {sent.number}",
+                words,
+            )
+        if self.spots.setdefault(sent.number, spot) != spot:
+            raise Violation(
+                "stored twice",
+                f"{sent.queue} message {sent.number} is at {self.spots[sent.number][1]} "
+                f"and at {spot[1]}",
+                words,
+            )
+        if there is None:
+            self.placed[spot] = Placed(sent=sent, id=id, created_ns=created_ns)
+        elif there.id != id:
+            raise Violation("stable ids", f"{spot[1]} was {there.id}, now {id}", words)
+
+    # Reading and receiving.
+
+    def identify(self, message: Message) -> Sent:
+        """Which message it is; it must be one that was sent, and be as it was sent."""
+        number = number_in(message.body)
+        sent = self.sent.get(number)
+        letter = message.dead_letter
+        queue = letter.queue if letter else message.queue
+        what = f"{message.queue} {message.index} with body {number}"
+        if sent is None or sent.call.refused or number in self.duplicates or sent.queue != queue:
+            raise Violation("unexpected", f"{what} was never stored there", [queue])
+        if (
+            message.body != sent.body()
+            or message.topic != sent.topic
+            or message.priority != sent.priority
+            or message.group_key != sent.group
+            or message.dedup_key != sent.dedup_key
+            or message.attributes.get("color") != sent.color
+        ):
+            raise Violation("unexpected", f"{what} is not as it was sent", [queue])
+        there = self.placed.get((message.salt, letter.index if letter else message.index))
+        if there is not None and (there.sent is not sent or there.id != message.id):
+            raise Violation(
+                "stable indexes", f"{what} was message {there.sent.number} before", [queue]
+            )
+        return sent
+
+    def delivered(
+        self,
+        call: Call,
+        subscription: Subscription,
+        parents: Sequence[Subscription],
+        deliveries: Sequence[Delivery],
+    ) -> None:
+        """``parents`` are those the subscription waited for when it was asked."""
+        assert call.answered is not None
+        reader = self.reader(subscription)
+        queue = subscription.queue
+        for delivery in deliveries:
+            message = delivery.message
+            sent = self.identify(message)
+            if message.dead_letter is None:
+                self._place((message.salt, message.index), sent, message.id, message.created_at_ns)
+                if not reader.wants(sent):
+                    raise Violation("filter", f"{reader} was given {message.index}", reader.words)
+                if sent.not_before_ns is not None and call.asked_ns < sent.not_before_ns:
+                    raise Violation("too early", f"{reader} {message.index}", reader.words)
+                if not self._was_given(reader, message.index, call.answered):
+                    for parent in parents:
+                        self._check_parent(reader, self.reader(parent), queue, message, sent, call)
+            fifo = queue.config.fifo and message.dead_letter is None
+            reader.give(call, delivery, sent, fifo=fifo)
+
+    def check_order(self, call: Call, reader: str, deliveries: Sequence[Delivery]) -> None:
+        """A receive gives by priority, then index."""
+        keys = [(-d.message.priority, d.message.index) for d in deliveries]
+        if keys != sorted(keys):
+            raise Violation("order", f"{reader} at {call.asked}: {keys}", [reader])
+
+    def _was_given(self, reader: Reader, index: int, answered: int) -> bool:
+        """What was given once is not held back again, unless it began anew."""
+        return any(
+            not reader.was_reset(index, given.call.asked, answered)
+            for given in reader.trails[index].given
+        )
+
+    def _check_parent(
+        self, child: Reader, parent: Reader, queue: Queue, message: Message, sent: Sent, call: Call
+    ) -> None:
+        index = message.index
+        assert call.answered is not None
+        trail, above = child.trails[index], parent.trails[index]
+        if (
+            not parent.wants(sent)
+            or parent.may_have_settled(index, call.answered)
+            or trail.releases
+            or self.may_have_expired(queue, sent, message.created_at_ns, call.asked_ns)
+        ):
+            return
+        subscription = queue.subscriptions.get(child.name)
+        ignores = subscription is not None and subscription.config.on_dead_parent == "ignore"
+        if ignores and (above.given or parent.had_parents):
+            return
+        raise Violation(
+            "dependency",
+            f"{child} was given {index}, which {parent} had not settled",
+            child.words,
+        )
+
+    def may_have_expired(self, queue: Queue, sent: Sent, created_ns: int, now_ns: int) -> bool:
+        if queue.salt in self.unretained:
+            return True
+        if sent.expires_at_ns is not None and sent.expires_at_ns <= now_ns:
+            return True
+        ttl = queue.config.message_ttl_seconds
+        return ttl is not None and created_ns + ttl * NANOSECONDS <= now_ns
+
+    # After a start, and at the end.
+
+    def check_stored(self, queue: Queue, messages: Sequence[Message]) -> None:
+        """All of a queue that can be read: dense, and everything that was answered is there."""
+        for message in messages:
+            self.identify(message)
+        found = [m.index for m in messages]
+        if found != list(range(queue.first, queue.next)):
+            raise Violation(
+                "dense indexes",
+                f"{queue.name} has {queue.first} to {queue.next}, but reads as {found}",
+                [queue.name],
+            )
+        for (salt, index), placed in self.placed.items():
+            if salt == queue.salt and index >= queue.next:
+                raise Violation(
+                    "lost",
+                    f"{queue.name} {index} (message {placed.sent.number}) is beyond the end "
+                    f"{queue.next}",
+                    [queue.name],
+                )
+
+    def check_definitions(self, machine: Machine) -> None:
+        """Queues and subscriptions that clients have used are there unless somebody deleted them."""
+        salts = {queue.salt for queue in machine.queues.values()}
+        for salt, _ in self.placed:
+            if salt not in salts and salt not in self.deleted_queues:
+                raise Violation("lost", f"the queue with salt {salt} is gone")
+        for id, reader in self.readers.items():
+            gone = id not in machine.subscriptions
+            if gone and reader.salt in salts and id not in self.deleted_readers:
+                raise Violation("lost", f"subscription {reader} is gone", reader.words)
+
+    def check_nothing_lost(
+        self,
+        queue: Queue,
+        subscription: Subscription,
+        dead: set[int],
+        held: set[int],
+        now_ns: int,
+    ) -> None:
+        """After the drain: every message stored in the queue has left in a way that is known."""
+        reader = self.reader(subscription)
+        for (salt, index), placed in self.placed.items():
+            if salt != queue.salt or index < subscription.start or not reader.wants(placed.sent):
+                continue
+            if (
+                index in dead
+                or index in held
+                or reader.trails[index].discards
+                or reader.may_have_settled(index, self.history.moment)
+                or self.may_have_expired(queue, placed.sent, placed.created_ns, now_ns)
+            ):
+                continue
+            raise Violation(
+                "lost",
+                f"{reader} was never given {index} (message {placed.sent.number}), "
+                f"published at {placed.sent.call.asked}",
+                reader.words,
+            )
+
+    def check_held(self, child: Subscription, parents: Sequence[Subscription], held: int) -> None:
+        """After the drain: what is held back still has somebody to wait for."""
+        placed = self.placed.get((child.queue.salt, held))
+        if placed is None:
+            return
+        for parent in parents:
+            reader = self.reader(parent)
+            acked = any(c.answered is not None for c in reader.trails[held].acked)
+            if reader.wants(placed.sent) and not acked:
+                return
+        raise Violation(
+            "held for nobody",
+            f"{self.reader(child)} {held}: every parent has settled it",
+            self.reader(child).words,
+        )

@@ -1,0 +1,25 @@
+"""Time that passes only when the simulator says so."""
+
+from __future__ import annotations
+
+from penstock.clock import Clock
+from penstock.core.limits import NANOSECONDS
+
+_START_NS = 1_700_000_000 * NANOSECONDS
+
+
+class VirtualClock(Clock):
+    """Shared by the store and the clients, over every restart."""
+
+    def __init__(self) -> None:
+        self._now_ns = _START_NS
+
+    def now_ns(self) -> int:
+        return self._now_ns
+
+    @property
+    def elapsed_seconds(self) -> float:
+        return (self._now_ns - _START_NS) / NANOSECONDS
+
+    def advance(self, seconds: float) -> None:
+        self._now_ns += round(seconds * NANOSECONDS)

@@ -1,0 +1,177 @@
+"""What is known of one subscription: who was given what, and what may have become of it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import inf
+
+from penstock.core.message import Delivery
+from penstock.core.subscription import Subscription
+from tests.simulation.history import Call, Violation
+from tests.simulation.sent import Sent, matches
+
+
+@dataclass(kw_only=True, eq=False)
+class Given:
+    """A delivery that a client got. The lease holds at least until ``until_ns``."""
+
+    index: int
+    call: Call
+    receipt: str
+    epoch: int
+    deliveries: int
+    until_ns: float
+    extensions: int = 0  # not answered yet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Range:
+    """A call that settled everything below an index, or, if it is not ``certain``, some of it."""
+
+    call: Call
+    stop: int
+    certain: bool = True
+
+
+@dataclass(eq=False)
+class Trail:
+    """All that happened to one message on one subscription."""
+
+    given: list[Given] = field(default_factory=list)
+    acks: list[Call] = field(default_factory=list)  # any that may have settled it
+    acked: list[Call] = field(default_factory=list)  # those answered that it is settled
+    enders: list[Call] = field(default_factory=list)  # those that may have ended a lease
+    revivals: list[Call] = field(default_factory=list)  # replays of its dead letter
+    releases: list[Call] = field(default_factory=list)
+    discards: list[Call] = field(default_factory=list)
+
+
+class Reader:
+    """One subscription, from its creation to its deletion; one made anew is another reader."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.id = subscription.id
+        self.name = subscription.name
+        self.queue = subscription.queue.name
+        self.salt = subscription.queue.salt
+        self.filter = subscription.config.filter
+        self.first = subscription.start
+        self.trails: defaultdict[int, Trail] = defaultdict(Trail)
+        self.groups: defaultdict[str, list[Given]] = defaultdict(list)
+        self.seeks: list[Range] = []
+        self.ranges: list[Range] = []  # acks up to an index, and purges
+        self.had_parents = bool(subscription.config.after)
+
+    def __str__(self) -> str:
+        return f"{self.queue}/{self.name}"
+
+    @property
+    def words(self) -> list[str]:
+        return [f"{self.queue}/", f" {self.queue} ", f" {self.queue}:"]
+
+    def wants(self, sent: Sent) -> bool:
+        return matches(self.filter, sent)
+
+    # What may have happened between two moments.
+
+    def was_reset(self, index: int, after: float, before: float) -> bool:
+        """Whether the message may have come back: its subscription was sought, it was replayed."""
+        trail = self.trails[index]
+        calls = [seek.call for seek in self.seeks] + trail.revivals
+        return any(call.may_fall_between(after, before) for call in calls)
+
+    def may_have_settled(self, index: int, before: float) -> bool:
+        """Whether a client's call may have settled the message by then, if only for a while."""
+        if index < self.first:
+            return True
+        ranges = [r.call for r in self.seeks + self.ranges if index < r.stop]
+        return any(call.may_fall_between(-1, before) for call in ranges + self.trails[index].acks)
+
+    def live(self, given: Given, call: Call) -> bool:
+        """Whether a delivery was surely still in flight when another call took effect.
+
+        A receive takes effect at the moment it is asked for.
+        """
+        if given.call.asked > call.asked or call.asked_ns >= given.until_ns:
+            return False
+        enders = [r.call for r in self.seeks + self.ranges] + self.trails[given.index].enders
+        return not any(e.may_fall_between(given.call.asked, call.asked + 0.5) for e in enders)
+
+    # A client was answered.
+
+    def give(self, call: Call, delivery: Delivery, sent: Sent, *, fifo: bool) -> Given:
+        """Check a delivery against all that happened before it, then remember it."""
+        assert call.answered is not None
+        index = delivery.message.index
+        given = Given(
+            index=index,
+            call=call,
+            receipt=delivery.receipt,
+            epoch=delivery.epoch,
+            deliveries=delivery.deliveries,
+            until_ns=inf if delivery.deadline_ns is None else delivery.deadline_ns,
+        )
+        trail = self.trails[index]
+        for problem in self._problems(trail, given, call, call.answered):
+            raise Violation(problem[0], f"{self} message {index}, {problem[1]}", self.words)
+        if fifo and sent.group is not None:
+            self._check_group(sent.group, given, call)
+            self.groups[sent.group].append(given)
+        # Kept in the order in which they took effect, which is that of asking.
+        trail.given.append(given)
+        trail.given.sort(key=lambda g: g.call.asked)
+        return given
+
+    def _problems(
+        self, trail: Trail, given: Given, call: Call, answered: int
+    ) -> Iterator[tuple[str, str]]:
+        acked = trail.acked + [r.call for r in self.ranges if r.certain and given.index < r.stop]
+        for ack in acked:
+            if ack.answered is not None and ack.answered < call.asked:
+                if not self.was_reset(given.index, ack.asked, answered):
+                    yield "delivered after its ack", f"which was answered at {ack.answered}"
+        for other in trail.given:
+            if other.receipt == given.receipt:
+                yield "receipt used twice", given.receipt
+            if other.call is not call and self.live(other, call):
+                yield (
+                    "two live leases",
+                    f"{other.receipt} of {other.call.asked} and {given.receipt} of {call.asked}",
+                )
+            if other.call.asked < call.asked and not self.was_reset(
+                given.index, other.call.asked, answered
+            ):
+                if given.epoch <= other.epoch:
+                    yield "epoch went back", f"{other.receipt}, then {given.receipt}"
+                if given.deliveries <= other.deliveries:
+                    yield (
+                        "delivery count went back",
+                        f"{other.deliveries} at {other.call.asked}, then {given.deliveries}",
+                    )
+
+    def _check_group(self, group: str, given: Given, call: Call) -> None:
+        for other in self.groups[group]:
+            if other.index != given.index and (other.call is call or self.live(other, call)):
+                raise Violation(
+                    "group order",
+                    f"{self} group {group}: {given.index} was given while {other.index} "
+                    f"was in flight under {other.receipt}",
+                    self.words,
+                )
+
+    def extending(self, index: int, receipt: str, until_ns: int) -> None:
+        """An extension was asked for: until it is answered the lease may be the shorter one."""
+        for given in self._under(index, receipt):
+            given.until_ns = min(given.until_ns, until_ns)
+            given.extensions += 1
+
+    def extended(self, index: int, receipt: str, until_ns: int) -> None:
+        for given in self._under(index, receipt):
+            given.extensions -= 1
+            if not given.extensions:
+                given.until_ns = until_ns
+
+    def _under(self, index: int, receipt: str) -> list[Given]:
+        return [given for given in self.trails[index].given if given.receipt == receipt]

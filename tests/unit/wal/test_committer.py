@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import random
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from penstock.errors import DiskFull, StorageClosed, StorageFailed
+from penstock.storage.wal.committer import ThreadCommitter
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.log import Log, SyncMode
+from tests.simulation.committer import InlineCommitter
+from tests.simulation.files import Operation, SimulatedFiles, fail_with
+from tests.unit.wal.logs import KIND, SEGMENT_BYTES, open_log, payloads
+
+
+@asynccontextmanager
+async def running(log: Log, **options: float) -> AsyncIterator[ThreadCommitter]:
+    committer = ThreadCommitter(log, **options)  # type: ignore[arg-type]
+    try:
+        yield committer
+    finally:
+        await committer.stop()
+
+
+class Gate:
+    """Holds the writer thread at its next write until it is opened."""
+
+    def __init__(self) -> None:
+        self.is_reached = threading.Event()
+        self._is_open = threading.Event()
+
+    def __call__(self, operation: Operation) -> None:
+        if operation.kind == "write":
+            self.is_reached.set()
+            assert self._is_open.wait(10)
+
+    async def reached(self) -> None:
+        assert await asyncio.to_thread(self.is_reached.wait, 10)
+
+    def open(self) -> None:
+        self._is_open.set()
+
+
+async def test_a_submit_is_answered_when_all_before_it_is_durable(
+    simulated: SimulatedFiles,
+) -> None:
+    log = open_log(simulated)
+    async with running(log) as committer:
+        log.append(KIND, b"a")
+        log.append(KIND, b"b")
+        await committer.submit()
+        assert log.synced == log.end
+        assert payloads(simulated.crash()) == [b"a", b"b"]
+        simulated.is_down = False
+
+
+async def test_many_tasks_share_few_syncs(simulated: SimulatedFiles) -> None:
+    # Given a writer that is busy with a first group
+    log = open_log(simulated)
+    gate = Gate()
+    async with running(log) as committer:
+        simulated.fault = gate
+        log.append(KIND, b"first")
+        first = committer.submit()
+        await gate.reached()
+        # When a hundred others submit in the meantime
+        operations = simulated.operations
+        others = []
+        for number in range(100):
+            log.append(KIND, b"%d" % number)
+            others.append(committer.submit())
+        assert not any(future.done() for future in (first, *others))
+        simulated.fault = None
+        gate.open()
+        await asyncio.gather(first, *others)
+        # Then they were all in one group
+        assert simulated.operations - operations <= 3
+    assert len(payloads(simulated)) == 101
+
+
+async def test_order_is_kept_by_many_tasks_over_many_segments(files: Files) -> None:
+    log = open_log(files)
+    appended: list[bytes] = []
+
+    async def publish(task: int) -> None:
+        rng = random.Random(task)
+        for number in range(30):
+            data = b"%d/%d/" % (task, number) + bytes(rng.randint(0, 300))
+            log.append(KIND, data)
+            appended.append(data)
+            await committer.submit()
+
+    async with running(log) as committer:
+        await asyncio.gather(*(publish(task) for task in range(20)))
+    assert payloads(files) == appended
+
+
+async def test_a_submit_with_nothing_to_commit_is_answered(files: Files) -> None:
+    async with running(open_log(files)) as committer:
+        await committer.submit()
+        await committer.submit()
+
+
+async def test_cancelling_one_who_waits_hurts_no_other(simulated: SimulatedFiles) -> None:
+    # Given two who wait for the same group
+    log = open_log(simulated)
+    gate = Gate()
+    async with running(log) as committer:
+        simulated.fault = gate
+        log.append(KIND, b"a")
+        one, other = committer.submit(), committer.submit()
+        await gate.reached()
+        # When one gives up
+        one.cancel()
+        gate.open()
+        # Then the other is answered, the record is stored, and the writer goes on
+        await other
+        assert one.cancelled()
+        log.append(KIND, b"b")
+        await committer.submit()
+    assert payloads(simulated) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_after_a_failure_everything_pending_and_later_is_refused(
+    simulated: SimulatedFiles, kind: str
+) -> None:
+    # Given a log that holds something, and a group on its way whose write or sync will fail
+    log = open_log(simulated)
+    async with running(log) as committer:
+        position = log.append(KIND, b"safe")
+        await committer.submit()
+        gate = Gate()
+        broken = fail_with(errno.EIO, kind=kind)
+
+        def fault(operation: Operation) -> None:
+            gate(operation)
+            broken(operation)
+
+        simulated.fault = fault
+        log.append(KIND, b"lost")
+        waiting = [committer.submit(), committer.submit()]
+        await gate.reached()
+        log.append(KIND, b"next group")
+        waiting.append(committer.submit())
+        call = asyncio.ensure_future(committer.call(lambda: None))
+        await asyncio.sleep(0)
+        gate.open()
+        # Then all of them are refused
+        results = await asyncio.gather(*waiting, call, return_exceptions=True)
+        assert [type(result) for result in results] == [StorageFailed] * 4
+        assert isinstance(committer.failure, StorageFailed)
+        # And so is whatever follows
+        with pytest.raises(StorageFailed):
+            committer.submit()
+        with pytest.raises(StorageFailed):
+            await committer.call(lambda: None)
+        with pytest.raises(StorageFailed):
+            log.append(KIND, b"x")
+        # But reading is possible
+        assert bytes(log.read(position).payload) == b"safe"
+    assert payloads(simulated.crash())[0] == b"safe"
+
+
+async def test_a_call_runs_after_what_was_appended_and_answers(files: Files) -> None:
+    log = open_log(files)
+    async with running(log) as committer:
+        log.append(KIND, b"a")
+        assert await committer.call(lambda: payloads(files)) == [b"a"]
+        name = await committer.call(lambda: threading.current_thread().name)
+        assert name != threading.current_thread().name
+
+
+async def test_an_error_of_a_call_is_its_callers_alone(files: Files) -> None:
+    log = open_log(files)
+
+    def fail() -> None:
+        raise LookupError("mine")
+
+    async with running(log) as committer:
+        with pytest.raises(LookupError, match="mine"):
+            await committer.call(fail)
+        log.append(KIND, b"a")
+        await committer.submit()
+        assert committer.failure is None
+
+
+async def test_a_full_disk_is_told_to_who_asks_and_fails_nothing(
+    simulated: SimulatedFiles,
+) -> None:
+    simulated.capacity_bytes = 2 * SEGMENT_BYTES
+    log = open_log(simulated)
+    async with running(log) as committer:
+        log.roll()
+        log.append(KIND, bytes(3000))
+        log.roll()
+        await committer.submit()
+        with pytest.raises(DiskFull):
+            await committer.call(log.reserve)
+        log.append(KIND, b"ack")
+        await committer.submit()
+        assert committer.failure is None
+
+
+async def test_stopping_commits_what_is_pending_and_ends_the_thread(files: Files) -> None:
+    log = open_log(files)
+    threads = threading.active_count()
+    committer = ThreadCommitter(log)
+    log.append(KIND, b"a")
+    submitted = committer.submit()
+    log.append(KIND, b"not even submitted")
+    await committer.stop()
+    await submitted
+    await committer.stop()
+    assert threading.active_count() == threads
+    assert payloads(files) == [b"a", b"not even submitted"]
+    with pytest.raises(StorageClosed):
+        committer.submit()
+    with pytest.raises(StorageClosed):
+        await committer.call(lambda: None)
+    with pytest.raises(StorageClosed):
+        log.append(KIND, b"x")
+
+
+async def test_a_failure_while_stopping_is_told(simulated: SimulatedFiles) -> None:
+    log = open_log(simulated)
+    committer = ThreadCommitter(log)
+    log.append(KIND, b"a")
+    submitted = committer.submit()
+    simulated.fault = fail_with(errno.EIO, kind="write")
+    await committer.stop()
+    with pytest.raises(StorageFailed):
+        await submitted
+    assert isinstance(committer.failure, StorageFailed)
+
+
+def test_a_loop_that_ends_without_stopping_leaves_no_noise(files: Files) -> None:
+    async def forget() -> None:
+        log = open_log(files)
+        committer = ThreadCommitter(log)
+        log.append(KIND, b"a")
+        await committer.submit()
+        log.append(KIND, b"b")
+        committer.submit()
+
+    threads = set(threading.enumerate())
+    asyncio.run(forget())
+    for thread in set(threading.enumerate()) - threads:
+        thread.join(0.2)
+    gc.collect()
+    assert payloads(files)[:1] == [b"a"]
+
+
+async def test_in_mode_interval_the_answer_comes_before_the_sync_and_the_sync_follows_when_idle(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a writer that syncs every hundredth of a second
+    log = open_log(simulated, sync_mode=SyncMode.INTERVAL)
+    is_synced = threading.Event()
+    syncs_before_answer: list[bool] = []
+
+    def note(operation: Operation) -> None:
+        if operation.kind == "sync":
+            is_synced.set()
+
+    simulated.fault = note
+    async with running(log, sync_interval_seconds=0.01) as committer:
+        # When something is committed and then nothing more happens
+        log.append(KIND, b"a")
+        await committer.submit()
+        syncs_before_answer.append(is_synced.is_set())
+        # Then it is synced all the same
+        assert await asyncio.to_thread(is_synced.wait, 10)
+        await committer.submit()
+        assert log.synced == log.end
+        assert payloads(simulated.crash()) == [b"a"]
+        simulated.is_down = False
+
+
+async def test_in_mode_interval_a_busy_writer_syncs_when_it_is_due(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a clock that is moved by hand
+    now = 100.0
+    log = open_log(simulated, sync_mode=SyncMode.INTERVAL)
+    committer = ThreadCommitter(log, sync_interval_seconds=1000, monotonic=lambda: now)
+    log.append(KIND, b"a")
+    await committer.submit()
+    now += 999
+    log.append(KIND, b"b")
+    await committer.submit()
+    await committer.call(lambda: None)
+    assert log.synced < log.written
+    # When the interval has passed, then the next commit syncs
+    now += 2
+    log.append(KIND, b"c")
+    await committer.submit()
+    assert log.synced == log.end
+    await committer.stop()
+
+
+async def test_in_mode_never_nothing_is_synced(simulated: SimulatedFiles) -> None:
+    log = open_log(simulated, sync_mode=SyncMode.NEVER)
+    synced = log.synced
+    simulated.fault = fail_with(errno.EIO, kind="sync")
+    async with running(log) as committer:
+        log.append(KIND, b"a")
+        await committer.submit()
+        assert log.synced == synced < log.written
+    assert payloads(simulated.kill()) == [b"a"]
+
+
+async def test_the_inline_committer_answers_only_when_it_is_stepped(
+    simulated: SimulatedFiles,
+) -> None:
+    log = open_log(simulated)
+    committer = InlineCommitter(log)
+    log.append(KIND, b"a")
+    submitted = committer.submit()
+    call = asyncio.ensure_future(committer.call(lambda: payloads(simulated)))
+    await asyncio.sleep(0)
+    assert committer.has_work
+    assert not submitted.done()
+    committer.step()
+    assert submitted.done()
+    assert await call == [b"a"]
+    simulated.fault = fail_with(errno.EIO, kind="sync")
+    log.append(KIND, b"b")
+    submitted = committer.submit()
+    committer.step()
+    with pytest.raises(StorageFailed):
+        await submitted
+    with pytest.raises(StorageFailed):
+        committer.submit()
+    await committer.stop()
