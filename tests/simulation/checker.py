@@ -45,7 +45,6 @@ class Checker:
         self.duplicates: set[int] = set()
         self.deleted_queues: dict[int, Call] = {}  # by salt
         self.deleted_readers: dict[int, Call] = {}
-        self.unretained: set[int] = set()  # salts of queues whose retention may drop unsettled ones
 
     def reader(self, subscription: Subscription) -> Reader:
         found = self.readers.get(subscription.id)
@@ -53,16 +52,16 @@ class Checker:
             found = self.readers[subscription.id] = Reader(subscription)
         return found
 
-    def forget_unheard(self) -> None:
-        """After a crash: a subscription that no client has heard of may never have been.
+    def forget_unmade(self, machine: Machine) -> None:
+        """After a crash: subscriptions whose creation did not survive have never been.
 
-        Another one may get its number.
+        Another one may get the number of such a one. No client can have heard of it.
         """
-        self.readers = {
-            id: reader
-            for id, reader in self.readers.items()
-            if any(trail.given or trail.acked for trail in reader.trails.values())
-        }
+        for id, reader in list(self.readers.items()):
+            found = machine.subscriptions.get(id)
+            if found is None or not reader.is_for(found):
+                if not any(trail.given or trail.acked for trail in reader.trails.values()):
+                    del self.readers[id]
 
     # Publishing.
 
@@ -202,7 +201,7 @@ class Checker:
         )
 
     def may_have_expired(self, queue: Queue, sent: Sent, created_ns: int, now_ns: int) -> bool:
-        if queue.salt in self.unretained:
+        if not queue.config.retain_unsettled:
             return True
         if sent.expires_at_ns is not None and sent.expires_at_ns <= now_ns:
             return True
@@ -259,7 +258,7 @@ class Checker:
                 index in dead
                 or index in held
                 or reader.trails[index].discards
-                or reader.may_have_settled(index, self.history.moment)
+                or reader.may_have_settled(index, self.history.moment, reader.last_seek(index))
                 or self.may_have_expired(queue, placed.sent, placed.created_ns, now_ns)
             ):
                 continue
@@ -277,8 +276,8 @@ class Checker:
             return
         for parent in parents:
             reader = self.reader(parent)
-            acked = any(c.answered is not None for c in reader.trails[held].acked)
-            if reader.wants(placed.sent) and not acked:
+            trail = reader.trails[held]
+            if reader.wants(placed.sent) and (not trail.done or trail.revivals or reader.seeks):
                 return
         raise Violation(
             "held for nobody",

@@ -103,10 +103,6 @@ class _Inode:
             change.apply(self.durable)
         self.unsynced.clear()
 
-    def sync_last(self) -> None:
-        """Make the last write durable, but not what came before it."""
-        self.unsynced.pop().apply(self.durable)
-
     def lose(self, rng: random.Random) -> None:
         """Settle at random which of the unsynced changes reach the disk; none will any more."""
         for change in self.unsynced:
@@ -301,10 +297,17 @@ class _SimulatedFile(WritableFile):
         self._files.check_space(offset + len(data) - len(self._inode.cached))
         self._inode.change(_Change(kind="write", offset=offset, data=data))
         if sync:
-            self._sync(self._inode.sync_last)
+            self.sync()
 
     def sync(self) -> None:
-        self._sync(self._inode.sync)
+        try:
+            self._files.begin("sync", self._name)
+        except OSError:
+            # As on Linux: the pages count as clean from here on, though they may never have been
+            # written. Another sync succeeds, and does not bring them back.
+            self._inode.lose(self._files.rng)
+            raise
+        self._inode.sync()
 
     def allocate(self, size: int) -> None:
         self._files.begin("allocate", self._name)
@@ -318,13 +321,3 @@ class _SimulatedFile(WritableFile):
 
     def close(self) -> None:
         pass
-
-    def _sync(self, make_durable: Callable[[], None]) -> None:
-        try:
-            self._files.begin("sync", self._name)
-        except OSError:
-            # As on Linux: the pages count as clean from here on, though they may never have been
-            # written. Another sync succeeds, and does not bring them back.
-            self._inode.lose(self._files.rng)
-            raise
-        make_durable()

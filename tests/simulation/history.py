@@ -79,7 +79,16 @@ class History:
         self.note(f"! {call.what} [{call.asked}]: unknown, {error!r}")
 
     def about(self, words: Iterable[str]) -> str:
-        """The last lines that hold one of these words, and those about the machine itself."""
+        """The last lines that hold one of these words, and those about the machine itself.
+
+        Without what says little: that something was asked for, and that there was nothing.
+        """
         wanted = [*words, "***"]
-        found = [line for line in self.lines if any(word in line for word in wanted)]
+        found = [
+            line
+            for line in self.lines
+            if any(word in line for word in wanted)
+            and "s  ? receive" not in line
+            and not line.endswith(": nothing")
+        ]
         return "\n".join(found[-_LINES_SHOWN:])

@@ -41,6 +41,7 @@ class Trail:
 
     given: list[Given] = field(default_factory=list)
     acks: list[Call] = field(default_factory=list)  # any that may have settled it
+    done: list[Call] = field(default_factory=list)  # those answered that they settled it
     acked: list[Call] = field(default_factory=list)  # those answered that it is settled
     enders: list[Call] = field(default_factory=list)  # those that may have ended a lease
     revivals: list[Call] = field(default_factory=list)  # replays of its dead letter
@@ -57,6 +58,7 @@ class Reader:
         self.queue = subscription.queue.name
         self.salt = subscription.queue.salt
         self.filter = subscription.config.filter
+        self.created_ns = subscription.created_ns
         self.first = subscription.start
         self.trails: defaultdict[int, Trail] = defaultdict(Trail)
         self.groups: defaultdict[str, list[Given]] = defaultdict(list)
@@ -66,6 +68,13 @@ class Reader:
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
+
+    def is_for(self, subscription: Subscription) -> bool:
+        return (subscription.queue.salt, subscription.name, subscription.created_ns) == (
+            self.salt,
+            self.name,
+            self.created_ns,
+        ) and subscription.config.filter == self.filter
 
     @property
     def words(self) -> list[str]:
@@ -82,12 +91,18 @@ class Reader:
         calls = [seek.call for seek in self.seeks] + trail.revivals
         return any(call.may_fall_between(after, before) for call in calls)
 
-    def may_have_settled(self, index: int, before: float) -> bool:
-        """Whether a client's call may have settled the message by then, if only for a while."""
-        if index < self.first:
+    def may_have_settled(self, index: int, before: float, after: float = -1) -> bool:
+        """Whether a client's call may have settled the message then, if only for a while."""
+        if index < self.first and after < 0:
             return True
         ranges = [r.call for r in self.seeks + self.ranges if index < r.stop]
-        return any(call.may_fall_between(-1, before) for call in ranges + self.trails[index].acks)
+        calls = ranges + self.trails[index].acks
+        return any(call.may_fall_between(after, before) for call in calls)
+
+    def last_seek(self, index: int) -> int:
+        """When the message surely was to be delivered again; -1 for never."""
+        seeks = [s.call.asked for s in self.seeks if s.stop <= index and s.call.answered]
+        return max(seeks, default=-1)
 
     def live(self, given: Given, call: Call) -> bool:
         """Whether a delivery was surely still in flight when another call took effect.
@@ -160,6 +175,26 @@ class Reader:
                     f"was in flight under {other.receipt}",
                     self.words,
                 )
+
+    def settled(self, call: Call, index: int, receipt: str | None, *, done: bool) -> None:
+        """An ack was answered: the message is settled, by this call if it is ``done``."""
+        trail = self.trails[index]
+        trail.acked.append(call)
+        if not done:
+            return
+        trail.done.append(call)
+        for given in self._under(index, receipt) if receipt else []:
+            for later in trail.given:
+                if (
+                    later.epoch > given.epoch
+                    and later.call.asked < call.asked
+                    and not self.was_reset(index, later.call.asked, call.asked)
+                ):
+                    raise Violation(
+                        "stale receipt",
+                        f"{self} {index}: {receipt} settled the later {later.receipt}",
+                        self.words,
+                    )
 
     def extending(self, index: int, receipt: str, until_ns: int) -> None:
         """An extension was asked for: until it is answered the lease may be the shorter one."""

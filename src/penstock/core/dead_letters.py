@@ -121,9 +121,7 @@ def discard(machine: Machine, queue_name: str, ids: Iterable[str] | None, now_ns
     return len(indexes)
 
 
-def release(
-    machine: Machine, queue_name: str, name: str, indexes: list[int], now_ns: int
-) -> None:
+def release(machine: Machine, queue_name: str, name: str, indexes: list[int], now_ns: int) -> None:
     """Let messages go that a dependency holds back. Raises `MessageNotFound` or `NotHeld`."""
     subscription = machine.subscription(queue_name, name)
     for index in indexes:
@@ -135,6 +133,4 @@ def release(
             or subscription.is_settled(index)
         ):
             raise NotHeld(f"message {index} is not held back on subscription {name!r}")
-    machine.emit(
-        ev.Released(at_ns=now_ns, subscription_id=subscription.id, indexes=list(indexes))
-    )
+    machine.emit(ev.Released(at_ns=now_ns, subscription_id=subscription.id, indexes=list(indexes)))

@@ -15,7 +15,7 @@ from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
 from penstock.core.machine import Machine
 from penstock.core.message import to_nanoseconds
 from penstock.core.queue import Queue
-from penstock.core.runs import Run
+from penstock.core.runs import Run, Runs
 from penstock.core.subscription import Subscription
 from penstock.errors import (
     InvalidArgument,
@@ -162,6 +162,11 @@ def backfill_range(queue: Queue, filter_text: str | None, start: int) -> Run | N
     return (start, since) if start < since else None
 
 
+def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
+    """Of the matches, those that the feed still lacks: another reader may have come meanwhile."""
+    return list(Runs(matches).within(*backfill)) if backfill else []
+
+
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
     """Raises what makes a definition unacceptable."""
     check_name(name, "subscription")
@@ -205,7 +210,7 @@ def create_subscription(
             config=config,
             start=max(start, queue.first),
             since=backfill[0] if backfill else queue.next,
-            backfill=ev.flat(matches),
+            backfill=ev.flat(_missing(matches, backfill)),
         )
     )
     return machine.subscriptions[subscription_id]
@@ -260,7 +265,7 @@ def seek(
             subscription_id=subscription.id,
             index=max(index, queue.first),
             since=backfill[0] if backfill else subscription.feed.since,
-            backfill=ev.flat(matches),
+            backfill=ev.flat(_missing(matches, backfill)),
         )
     )
 

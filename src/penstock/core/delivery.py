@@ -9,7 +9,7 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.retention import end_leases, expire
 from penstock.core.runs import Run
-from penstock.core.subscription import Subscription
+from penstock.core.subscription import Subscription, cut
 from penstock.errors import InvalidArgument, MessageNotFound, NotLeased
 
 __all__ = ["Handout", "ask_again", "poll", "receive"]
@@ -39,6 +39,8 @@ def receive(
     subscription = machine.subscription(queue_name, name)
     if limit < 1:
         raise InvalidArgument(f"limit is {limit}: use 1 or more")
+    if lease_seconds is not None and not 0 < lease_seconds <= 1e9:
+        raise InvalidArgument(f"lease_seconds is {lease_seconds}: use a number above 0")
     _settle_what_is_due(machine, subscription, now_ns)
     if subscription.config.paused:
         return None
@@ -61,8 +63,6 @@ def _settle_what_is_due(machine: Machine, subscription: Subscription, now_ns: in
 def _deadline(subscription: Subscription, lease_seconds: float | None, now_ns: int) -> int | None:
     if lease_seconds is None:
         lease_seconds = subscription.config.lease_seconds
-    elif not 0 < lease_seconds <= 1e9:
-        raise InvalidArgument(f"lease_seconds is {lease_seconds}: use a number above 0")
     return None if lease_seconds is None else now_ns + round(lease_seconds * NANOSECONDS)
 
 
@@ -106,9 +106,13 @@ def poll(
     begin = max(subscription.cursor, start)
     end = min(subscription.floor + subscription.config.max_in_flight, start + count, queue.next)
     end = min(end, _first_unready(subscription, begin, end))
-    if begin >= end:
+    room = subscription.config.max_in_flight - len(subscription.leases)
+    if begin >= end or room <= 0:
         return None
     runs = subscription.ready_within(begin, end)
+    if sum(b - a for a, b in runs) > room:
+        runs = cut(runs, room)
+        end = runs[-1][1]
     deadline_ns = _deadline(subscription, None, now_ns)
     epoch = subscription.epoch + 1
     machine.emit(
@@ -125,7 +129,7 @@ def poll(
 
 
 def _first_unready(subscription: Subscription, begin: int, end: int) -> int:
-    """The lowest unsettled index in the range that waits for something."""
+    """The lowest unsettled index in the range that waits for something and was never given."""
     ready = [run for lane in subscription.ready.values() for run in lane.within(begin, end)]
     feed = subscription.feed
     if subscription.parents:
@@ -134,23 +138,28 @@ def _first_unready(subscription: Subscription, begin: int, end: int) -> int:
         suspects = [(i, i + 1) for i in feed.special_within(begin, end)]
     for a, b in suspects:
         for index in range(a, b):
-            if index not in subscription.settled and not any(c <= index < d for c, d in ready):
+            if not (
+                index in subscription.settled
+                or index in subscription.leases
+                or index in subscription.attempts
+                or any(c <= index < d for c, d in ready)
+            ):
                 return index
     return end
 
 
-def ask_again(
-    machine: Machine, queue_name: str, name: str, index: int, now_ns: int
-) -> Handout:
+def ask_again(machine: Machine, queue_name: str, name: str, index: int, now_ns: int) -> Handout:
     """Deliver one particular message once more, at the consumer's request.
 
-    It must have been given out before and not be settled. Its former lease ends. Raises
-    `MessageNotFound` or `NotLeased`.
+    It must have been given out before, or be passed over by a poll, and not be settled. Its former
+    lease ends. Raises `MessageNotFound`, or `NotLeased` also while the subscription is paused.
     """
     subscription = machine.subscription(queue_name, name)
     if not subscription.queue.holds(index) or index not in subscription.feed.matched:
-        raise MessageNotFound(f"queue {queue_name!r} holds no message at index {index} for {name!r}")
+        raise MessageNotFound(f"queue {queue_name!r} holds no message {index} for {name!r}")
     _settle_what_is_due(machine, subscription, now_ns)
+    if subscription.config.paused:
+        raise NotLeased(f"subscription {name!r} is paused: resume it first")
     in_ready = any(index in lane for lane in subscription.ready.values())
     if not (index in subscription.leases or index in subscription.attempts or in_ready):
         raise NotLeased(
@@ -159,8 +168,6 @@ def ask_again(
         )
     if index in subscription.leases:
         machine.emit(
-            ev.LeaseExpired(
-                at_ns=now_ns, subscription_id=subscription.id, runs=[index, index + 1]
-            )
+            ev.LeaseExpired(at_ns=now_ns, subscription_id=subscription.id, runs=[index, index + 1])
         )
     return _lease(machine, subscription, [(index, index + 1)], None, now_ns)

@@ -54,7 +54,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fals
     at_ns: int
 
 
-class QueueCreated(_Event, tag=10):
+class QueueCreated(_Event, frozen=True, tag=10):
     queue_id: int
     name: str
     config: QueueConfig
@@ -62,20 +62,20 @@ class QueueCreated(_Event, tag=10):
     dead_letters_of: int | None = None
 
 
-class QueueAltered(_Event, tag=11):
+class QueueAltered(_Event, frozen=True, tag=11):
     queue_id: int
     config: QueueConfig
 
 
-class QueueDeleted(_Event, tag=12):
+class QueueDeleted(_Event, frozen=True, tag=12):
     queue_id: int
 
 
-class QueuePurged(_Event, tag=13):
+class QueuePurged(_Event, frozen=True, tag=13):
     queue_id: int
 
 
-class SubscriptionCreated(_Event, tag=20):
+class SubscriptionCreated(_Event, frozen=True, tag=20):
     """`backfill` are matches older than the feed, and `since` the index it now begins at."""
 
     subscription_id: int
@@ -87,16 +87,16 @@ class SubscriptionCreated(_Event, tag=20):
     backfill: list[int] = []
 
 
-class SubscriptionAltered(_Event, tag=21):
+class SubscriptionAltered(_Event, frozen=True, tag=21):
     subscription_id: int
     config: SubscriptionConfig
 
 
-class SubscriptionDeleted(_Event, tag=22):
+class SubscriptionDeleted(_Event, frozen=True, tag=22):
     subscription_id: int
 
 
-class Sought(_Event, tag=23):
+class Sought(_Event, frozen=True, tag=23):
     """The subscription was moved to an index: all before it is settled, nothing after it is."""
 
     subscription_id: int
@@ -105,7 +105,7 @@ class Sought(_Event, tag=23):
     backfill: list[int] = []
 
 
-class Published(_Event, tag=30):
+class Published(_Event, frozen=True, tag=30):
     """`matched` maps a feed's id to its matches where only CEL could tell.
 
     `envelopes` is None when every message is plain. `bodies` and `heads` (the encoded envelopes)
@@ -123,14 +123,14 @@ class Published(_Event, tag=30):
     heads: list[bytes] | None = None
 
 
-class Delivered(_Event, tag=40):
+class Delivered(_Event, frozen=True, tag=40):
     subscription_id: int
     runs: list[int]
     epoch: int
     deadline_ns: int | None
 
 
-class Polled(_Event, tag=41):
+class Polled(_Event, frozen=True, tag=41):
     """A delivery by index range: the cursor moves to `stop`, what it passed stays ready."""
 
     subscription_id: int
@@ -140,23 +140,23 @@ class Polled(_Event, tag=41):
     stop: int
 
 
-class Extended(_Event, tag=42):
+class Extended(_Event, frozen=True, tag=42):
     subscription_id: int
     indexes: list[int]
     deadline_ns: int
 
 
-class LeaseExpired(_Event, tag=43):
+class LeaseExpired(_Event, frozen=True, tag=43):
     subscription_id: int
     runs: list[int]
 
 
-class Acked(_Event, tag=50):
+class Acked(_Event, frozen=True, tag=50):
     subscription_id: int
     runs: list[int]
 
 
-class Nacked(_Event, tag=51):
+class Nacked(_Event, frozen=True, tag=51):
     """`due_ns` says for each index when it may be delivered again; 0 is at once."""
 
     subscription_id: int
@@ -165,12 +165,12 @@ class Nacked(_Event, tag=51):
     reason: str = ""
 
 
-class Expired(_Event, tag=52):
+class Expired(_Event, frozen=True, tag=52):
     subscription_id: int
     runs: list[int]
 
 
-class DeadLettered(_Event, tag=60):
+class DeadLettered(_Event, frozen=True, tag=60):
     """The message at `index` left the subscription and is `letter_index` in the dead letters."""
 
     subscription_id: int
@@ -182,24 +182,24 @@ class DeadLettered(_Event, tag=60):
     reason: str
 
 
-class Replayed(_Event, tag=61):
+class Replayed(_Event, frozen=True, tag=61):
     """Dead letters went back to the subscription they had failed on."""
 
     dead_letter_queue_id: int
     letter_indexes: list[int]
 
 
-class Discarded(_Event, tag=62):
+class Discarded(_Event, frozen=True, tag=62):
     dead_letter_queue_id: int
     letter_indexes: list[int]
 
 
-class Released(_Event, tag=63):
+class Released(_Event, frozen=True, tag=63):
     subscription_id: int
     indexes: list[int]
 
 
-class Trimmed(_Event, tag=70):
+class Trimmed(_Event, frozen=True, tag=70):
     queue_id: int
     first: int
 

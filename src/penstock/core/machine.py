@@ -118,6 +118,7 @@ class Machine:
         queue = self.queues_by_id[event.queue_id]
         feed = queue.feed_for(event.config.filter, event.subscription_id)
         queue.backfill(feed, event.since, ev.pairs(event.backfill))
+        queue.look_again(event.start)
         self.last_id = event.subscription_id
         subscription = Subscription(
             id=event.subscription_id,
@@ -140,6 +141,9 @@ class Machine:
         subscription = self.subscriptions[event.subscription_id]
         subscription.config = event.config
         subscription.queue.link()
+        if subscription.parents:
+            # What a dead letter means here may have changed.
+            subscription.parents_passed(0, subscription.queue.next)
 
     def _subscription_deleted(self, event: ev.SubscriptionDeleted, place: Place) -> None:
         subscription = self.subscriptions.pop(event.subscription_id)
@@ -156,6 +160,7 @@ class Machine:
         subscription = self.subscriptions[event.subscription_id]
         queue = subscription.queue
         queue.backfill(subscription.feed, event.since, ev.pairs(event.backfill))
+        queue.look_again(event.index)
         subscription.seek(event.index)
         queue.drop_stragglers()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from penstock.core.limits import (
     MAX_PRIORITY,
     NANOSECONDS,
 )
-from penstock.core.receipt import Receipt
+from penstock.core.receipt import receipt_text
 from penstock.errors import InvalidArgument, MessageTooLarge
 
 __all__ = [
@@ -73,7 +72,7 @@ def message_id(created_ns: int, index: int, salt: int) -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
-class ParsedId(NamedTuple):
+class ParsedId(msgspec.Struct, frozen=True):
     created_ms: int
     index: int
     salt: int
@@ -202,7 +201,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
     return data
 
 
-class PublishedMessage(NamedTuple):
+class PublishedMessage(msgspec.Struct, frozen=True):
     """Where a published message is. `duplicate` when an earlier one with its dedup key stands."""
 
     index: int
@@ -294,7 +293,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def receipt(self) -> str:
-        return Receipt(self.subscription_id, self.message.index, self.epoch).text
+        return receipt_text(self.subscription_id, self.message.index, self.epoch)
 
     @property
     def deadline(self) -> datetime | None:

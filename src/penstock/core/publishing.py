@@ -21,7 +21,7 @@ from penstock.core.message import (
 from penstock.core.queue import Queue
 from penstock.core.retention import expire
 from penstock.core.runs import runs_of
-from penstock.errors import BatchTooLarge, QueueFull, ReservedQueue
+from penstock.errors import BatchTooLarge, InvalidArgument, QueueFull, ReservedQueue
 
 __all__ = ["NewBatch", "PublishResult", "prepare", "publish"]
 
@@ -46,22 +46,29 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
+    if all(type(message) is bytes and len(message) <= MAX_BODY_BYTES for message in messages):
+        return _checked(NewBatch(list(messages), None, None))  # type: ignore[arg-type]
     bodies: list[bytes] = []
     envelopes: list[Envelope] = []
     for message in messages:
-        if isinstance(message, NewMessage):
+        if isinstance(message, bytes):
+            bodies.append(message)
+            envelopes.append(PLAIN)
+        elif isinstance(message, NewMessage):
             bodies.append(message.body)
             envelopes.append(message.envelope())
         else:
-            bodies.append(message)
-            envelopes.append(PLAIN)
-    # A check of each body costs more than its publish, so look closer only where it is needed.
-    if not set(map(type, bodies)) <= {bytes} or max(map(len, bodies), default=0) > MAX_BODY_BYTES:
-        for body in bodies:
-            check_body(body)
+            raise InvalidArgument(
+                f"a message is {type(message).__name__}: pass bytes or a NewMessage"
+            )
+    for body in bodies:
+        check_body(body)
     plain = all(envelope is PLAIN for envelope in envelopes)
     heads = None if plain else [b"" if e is PLAIN else encode_envelope(e) for e in envelopes]
-    batch = NewBatch(bodies, None if plain else envelopes, heads)
+    return _checked(NewBatch(bodies, None if plain else envelopes, heads))
+
+
+def _checked(batch: NewBatch) -> NewBatch:
     if batch.size > MAX_BATCH_BYTES:
         raise BatchTooLarge(
             f"the batch has {batch.size} bytes, the limit is {MAX_BATCH_BYTES}: split it"
@@ -69,21 +76,33 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
     return batch
 
 
+def merge(batches: Sequence[NewBatch]) -> NewBatch:
+    """One batch of several, in their order."""
+    bodies = [body for batch in batches for body in batch.bodies]
+    if all(batch.heads is None for batch in batches):
+        return NewBatch(bodies, None, None)
+    envelopes: list[Envelope] = []
+    heads: list[bytes] = []
+    for batch in batches:
+        count = len(batch.bodies)
+        envelopes += batch.envelopes or [PLAIN] * count
+        heads += batch.heads or [b""] * count
+    return NewBatch(bodies, envelopes, heads)
+
+
 class PublishResult(Sequence[PublishedMessage]):
     """One entry per message of the batch, in its order. Made as it is looked at: ids are texts."""
 
-    __slots__ = ("_created_ns", "_duplicates", "_first", "_indexes", "_salt", "durability")
+    __slots__ = ("_created_ns", "_duplicates", "_indexes", "_salt", "durability")
 
     def __init__(
         self,
         *,
-        first: int,
         indexes: Sequence[int],
         created_ns: int,
         salt: int,
         duplicates: dict[int, str],
     ) -> None:
-        self._first = first
         self._indexes = indexes
         self._created_ns = created_ns
         self._salt = salt
@@ -108,6 +127,18 @@ class PublishResult(Sequence[PublishedMessage]):
 
     def __iter__(self) -> Iterator[PublishedMessage]:
         return (self[at] for at in range(len(self)))
+
+    def part(self, start: int, stop: int) -> PublishResult:
+        """Of some of the messages: what one of several callers is answered."""
+        share = PublishResult(
+            indexes=self._indexes[start:stop],
+            created_ns=self._created_ns,
+            salt=self._salt,
+            duplicates=self._duplicates
+            and {at - start: id for at, id in self._duplicates.items() if start <= at < stop},
+        )
+        share.durability = self.durability
+        return share
 
     @property
     def indexes(self) -> Sequence[int]:
@@ -137,7 +168,6 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
                 at: queue.id_of(index) if index < first else message_id(now_ns, index, queue.salt)
                 for at, index in known.items()
             }
-            queue.duplicates += len(known)
     if bodies:
         _check_bound(machine, queue, len(bodies), size, now_ns)
         matched, errors = _match(queue, bodies, envelopes, now_ns)
@@ -155,9 +185,8 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
                 heads=heads,
             )
         )
-    return PublishResult(
-        first=first, indexes=indexes, created_ns=now_ns, salt=queue.salt, duplicates=duplicates
-    )
+    queue.duplicates += len(duplicates)
+    return PublishResult(indexes=indexes, created_ns=now_ns, salt=queue.salt, duplicates=duplicates)
 
 
 def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, int]:

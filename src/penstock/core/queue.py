@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig
 from penstock.core.events import Published, pairs
@@ -29,7 +31,7 @@ class Special(NamedTuple):
     group: str | None
 
 
-class Letter(NamedTuple):
+class Letter(msgspec.Struct, frozen=True):
     """Where a dead letter came from."""
 
     subscription_id: int
@@ -149,7 +151,7 @@ class Queue:
             return own
         created_ns = self.timeline.created_ns(index)
         if created_ns is None:
-            return own
+            return own  # `trim` saw to it that this is the earlier of both
         by_ttl = created_ns + round(ttl * NANOSECONDS)
         return by_ttl if own is None else min(own, by_ttl)
 
@@ -193,8 +195,7 @@ class Queue:
             for feed in feeds:
                 feed.add(index, index + 1)
         if envelope.expires_at_ns is not None:
-            self.expiry[index] = envelope.expires_at_ns
-            heappush(self.expiry_heap, (envelope.expires_at_ns, index))
+            self._set_expiry(index, envelope.expires_at_ns)
         if envelope.dedup_key is not None:
             self.dedup[envelope.dedup_key] = (index, at_ns)
             self.dedup_order.append((at_ns, envelope.dedup_key))
@@ -241,7 +242,12 @@ class Queue:
 
     def backfill(self, feed: Feed, since: int, matches: list[Run]) -> None:
         if since < feed.since:
+            before = feed.total
             feed.backfill(since, matches, self.everything)
+            for subscription in self.subscriptions.values():
+                if subscription.feed is feed:
+                    # All of it lies before where this one began.
+                    subscription.base_total += feed.total - before
 
     def drop_feed(self, feed: Feed) -> None:
         """Forget a feed that nobody reads any more."""
@@ -335,6 +341,8 @@ class Queue:
         for index in self.pins:
             if self.first <= index < first:
                 self.stragglers[index] = self.timeline.batch(index)
+        if self.config.message_ttl_seconds is not None:
+            self._keep_expiry(first)
         for places in (self.special, self.expiry):
             if places:
                 for index in [i for i in places if i < first and i not in self.stragglers]:
@@ -349,6 +357,24 @@ class Queue:
         if self.source is not None:
             del self.letter_subscriptions[: first - old_first]
             del self.letter_origins[: first - old_first]
+
+    def _keep_expiry(self, first: int) -> None:
+        """The timeline will not know the age of those set aside, so they get their own expiry."""
+        for index in self.stragglers:
+            if self.first <= index < first:
+                expires_ns = self.expires_ns(index)
+                if expires_ns is not None:
+                    self._set_expiry(index, expires_ns)
+
+    def _set_expiry(self, index: int, expires_ns: int) -> None:
+        self.expiry[index] = expires_ns
+        heappush(self.expiry_heap, (expires_ns, index))
+
+    def look_again(self, start: int) -> None:
+        """Somebody will read from here again: what has expired must expire for them too."""
+        self.ttl_checked = min(self.ttl_checked, start)
+        self.expiry_heap = [(expires_ns, index) for index, expires_ns in self.expiry.items()]
+        heapify(self.expiry_heap)
 
     def purge(self) -> None:
         """Settle everything for everybody and remove it, except what dead letters refer to."""
@@ -371,4 +397,3 @@ class Queue:
     @property
     def default(self) -> Subscription | None:
         return self.subscriptions.get(DEFAULT_SUBSCRIPTION)
-

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from penstock.errors import InvalidReceipt
 
-__all__ = ["Receipt"]
+__all__ = ["Receipt", "receipt_text"]
 
 
-class Receipt(NamedTuple):
+class Receipt(msgspec.Struct, frozen=True):
     """Names one delivery: subscription (and through it the queue), index and epoch.
 
     The epoch grows with every receive of the subscription and is never used again, so a stale
@@ -22,16 +22,23 @@ class Receipt(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.subscription_id}.{self.index}.{self.epoch}"
+        return receipt_text(self.subscription_id, self.index, self.epoch)
 
     @classmethod
     def parse(cls, text: str) -> Receipt:
         """Raises `InvalidReceipt`."""
-        parts = text.split(".")
-        if len(parts) == 3 and text.isascii() and len(text) <= 60:
-            subscription_id, index, epoch = parts
-            if subscription_id.isdigit() and index.isdigit() and epoch.isdigit():
-                return cls(int(subscription_id), int(index), int(epoch))
+        try:
+            receipt = cls(*map(int, text.split(".")))
+        except (ValueError, TypeError):
+            pass
+        else:
+            # An int can be written in many ways, a receipt in one.
+            if receipt.text == text:
+                return receipt
         raise InvalidReceipt(
             f"{text[:80]!r} is not a receipt: pass the one that came with the delivery"
         )
+
+
+def receipt_text(subscription_id: int, index: int, epoch: int) -> str:
+    return f"{subscription_id}.{index}.{epoch}"

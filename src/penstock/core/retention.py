@@ -7,7 +7,7 @@ from penstock.core.dead_letters import bury_or
 from penstock.core.limits import MAX_STRAGGLERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
-from penstock.core.runs import Run, runs_of
+from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.subscription import Subscription
 
 __all__ = ["end_leases", "expire", "tick", "trim"]
@@ -33,10 +33,13 @@ def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
     if ttl is not None:
         before = queue.timeline.index_at_time(now_ns - round(ttl * NANOSECONDS) + 1)
         stop = queue.next if before is None else before
-        if stop > queue.ttl_checked:
-            runs.append((queue.ttl_checked, stop))
+        # What lies before `first` is kept aside, and has an expiry of its own.
+        start = max(queue.ttl_checked, queue.first)
+        if stop > start:
+            runs.append((start, stop))
             queue.ttl_checked = stop
     if runs:
+        runs = list(Runs(runs))  # one may have expired in both ways
         for subscription in list(queue.subscriptions.values()):
             _settle_expired(machine, subscription, runs, now_ns, in_flight_too=False)
 
@@ -64,9 +67,7 @@ def end_leases(machine: Machine, subscription: Subscription, now_ns: int) -> Non
     overdue = subscription.overdue(now_ns)
     if overdue:
         again = [
-            index
-            for index in overdue
-            if not bury_or(machine, subscription, index, "", now_ns)
+            index for index in overdue if not bury_or(machine, subscription, index, "", now_ns)
         ]
         if again:
             machine.emit(
@@ -105,6 +106,9 @@ def trim(machine: Machine, queue: Queue, now_ns: int) -> None:
 
 def _passable(queue: Queue, wanted: int) -> int:
     """How far the cut may go so that not too many unsettled messages have to be kept aside."""
+    if queue.source is not None:
+        # Dead letters lie in columns beside the timeline, so none can be kept aside.
+        return min(wanted, *(reader.floor for reader in queue.subscriptions.values()))
     for subscription in queue.subscriptions.values():
         allowed = MAX_STRAGGLERS - len(queue.stragglers)
         for start, stop in subscription.unsettled_within(queue.first, wanted):
@@ -113,4 +117,3 @@ def _passable(queue: Queue, wanted: int) -> int:
                 break
             allowed -= stop - start
     return wanted
-

@@ -36,30 +36,49 @@ def ack(
     message. By id: whatever state it is in. Both are idempotent.
     """
     subscription = machine.subscription(queue_name, name)
-    leases = subscription.leases
-    outcomes: list[Outcome] = []
-    done: list[int] = []
-    for target in targets:
-        index, epoch = _find(subscription, target)
-        if index is None:
-            outcomes.append(Outcome.NOT_FOUND)
-            continue
-        lease = leases.get(index)
-        if lease is not None and (epoch is None or lease[0] == epoch):
-            done.append(index)
-            outcomes.append(Outcome.DONE)
-        else:
-            outcome = _without_lease(subscription, index, epoch)
+    done = _all_leased(subscription, targets)
+    if done is not None:
+        outcomes = [Outcome.DONE] * len(done)
+    else:
+        done, outcomes = [], []
+        for target in targets:
+            index, outcome = _ack_one(subscription, target)
+            outcomes.append(outcome)
             if outcome is Outcome.DONE:
                 done.append(index)
-            outcomes.append(outcome)
     if done:
         machine.emit(
-            ev.Acked(
-                at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs_of(done))
-            )
+            ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs_of(done)))
         )
     return outcomes
+
+
+def _all_leased(subscription: Subscription, targets: Sequence[str]) -> list[int] | None:
+    """The indexes, in the usual case that every target is the receipt of a live lease."""
+    leases = subscription.leases
+    prefix = f"{subscription.id}."
+    skip = len(prefix)
+    indexes: list[int] = []
+    try:
+        for target in targets:
+            head, _, epoch = target.rpartition(".")
+            index = int(head[skip:])
+            if leases[index][0] != int(epoch) or not head.startswith(prefix):
+                return None
+            indexes.append(index)
+    except (KeyError, ValueError):
+        return None
+    return indexes
+
+
+def _ack_one(subscription: Subscription, target: str) -> tuple[int, Outcome]:
+    index, epoch = _find(subscription, target)
+    if index is None:
+        return 0, Outcome.NOT_FOUND
+    lease = subscription.leases.get(index)
+    if lease is not None and (epoch is None or lease.epoch == epoch):
+        return index, Outcome.DONE
+    return index, _without_lease(subscription, index, epoch)
 
 
 def _find(subscription: Subscription, target: str) -> tuple[int | None, int | None]:
@@ -100,9 +119,7 @@ def ack_up_to(machine: Machine, queue_name: str, name: str, index: int, now_ns: 
     if subscription.parents:
         runs = [part for run in runs for part in subscription.opened.within(*run)]
     if runs:
-        machine.emit(
-            ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs))
-        )
+        machine.emit(ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs)))
     return sum(b - a for a, b in runs)
 
 

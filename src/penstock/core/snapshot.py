@@ -57,7 +57,7 @@ class SubscriptionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     base_total: int
     dead: RunsDump
     epoch: int
-    counters: dict[str, int]
+    counters: Counters
     last_delivery_ns: int | None
     last_ack_ns: int | None
 
@@ -160,7 +160,7 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         base_total=subscription.base_total,
         dead=subscription.dead.dump(),
         epoch=subscription.epoch,
-        counters=subscription.counters.as_dict(),
+        counters=subscription.counters,
         last_delivery_ns=subscription.last_delivery_ns,
         last_ack_ns=subscription.last_ack_ns,
     )
@@ -252,7 +252,7 @@ def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscript
     subscription.base_total = shot.base_total
     subscription.dead = Runs.load(shot.dead)
     subscription.epoch = shot.epoch
-    subscription.counters = Counters(**shot.counters)
+    subscription.counters = shot.counters
     subscription.last_delivery_ns = shot.last_delivery_ns
     subscription.last_ack_ns = shot.last_ack_ns
     return subscription

@@ -16,10 +16,12 @@ live and at recovery, so both come to the same state.
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
 from penstock.core.feed import Feed
@@ -28,7 +30,7 @@ from penstock.core.runs import Run, Runs
 if TYPE_CHECKING:
     from penstock.core.queue import Queue
 
-__all__ = ["Attempts", "Lease", "Subscription"]
+__all__ = ["Attempts", "Lease", "Subscription", "cut"]
 
 
 class Lease(NamedTuple):
@@ -50,29 +52,20 @@ class Attempts(NamedTuple):
     reason: str
 
 
-class Counters:
+class Counters(msgspec.Struct):
     """How messages went in and out, since the subscription was made."""
 
-    __slots__ = (
-        "acked",
-        "dead_lettered",
-        "delivered",
-        "discarded",
-        "expired",
-        "leases_expired",
-        "nacked",
-        "purged",
-        "redelivered",
-        "replayed",
-        "skipped",
-    )
-
-    def __init__(self, **counts: int) -> None:
-        for name in self.__slots__:
-            setattr(self, name, counts.get(name, 0))
-
-    def as_dict(self) -> dict[str, int]:
-        return {name: getattr(self, name) for name in self.__slots__}
+    acked: int = 0
+    dead_lettered: int = 0
+    delivered: int = 0
+    discarded: int = 0
+    expired: int = 0
+    leases_expired: int = 0
+    nacked: int = 0
+    purged: int = 0
+    redelivered: int = 0
+    replayed: int = 0
+    skipped: int = 0
 
     def add(self, way: str, count: int) -> None:
         setattr(self, way, getattr(self, way) + count)
@@ -144,7 +137,9 @@ class Subscription:
         self.cursors: dict[int, int] = {}  # by priority; `start` where there is none
         self.polled = start  # a poll by index range never goes back behind this
         self.pulled = start  # special messages below this index have been looked at
-        self.opened = Runs([(0, start)])
+        self.opened = Runs([(0, start)])  # but for dead letters: they wait again when replayed
+        for run in self.dead.within(0, start):
+            self.opened.discard(*run)
         self.ready: dict[int, Runs] = {}
         self.waiting: dict[int, int] = {}
         self.waiting_heap: list[tuple[int, int]] = []
@@ -158,7 +153,7 @@ class Subscription:
         self.dead.discard(start, self.queue.next)
 
     def seek(self, index: int) -> None:
-        """Start again from an index. Deliveries in flight are forgotten: their receipts are void."""
+        """Start again from an index. Deliveries in flight are forgotten, their receipts void."""
         if index > self.floor:
             skipped = sum(b - a for a, b in self.unsettled_within(self.floor, index))
             self.counters.skipped += skipped
@@ -231,14 +226,14 @@ class Subscription:
 
     def _ready_in_lane(self, priority: int, limit: int) -> list[Run]:
         ready = self.ready.get(priority)
-        found = _cut(ready, limit) if ready else []
+        found = cut(ready, limit) if ready else []
         if not self.parents:
             lane = self.feed.lanes.get(priority)
             if lane is not None:
-                ahead = _cut(self._ahead(lane, self.cursors.get(priority, self.start)), limit)
+                ahead = cut(self._ahead(lane, self.cursors.get(priority, self.start)), limit)
                 if ahead:
                     # Usually all that is ready lies before all that is ahead.
-                    found = _cut(sorted(found + ahead), limit) if found else ahead
+                    found = cut(sorted(found + ahead), limit) if found else ahead
         return found
 
     def _ahead(self, lane: Runs, cursor: int) -> Iterator[Run]:
@@ -281,8 +276,7 @@ class Subscription:
 
     def mature(self, now_ns: int) -> None:
         """Look at new special messages; make ready what waited long enough."""
-        if not self.parents and self.feed.special:
-            self._pull()
+        self._pull()
         heap = self.waiting_heap
         while heap and heap[0][0] <= now_ns:
             due_ns, index = heappop(heap)
@@ -291,8 +285,9 @@ class Subscription:
                 self._make_ready(index)
 
     def _pull(self) -> None:
+        """Look at special messages that are new. Those that wait for others are opened instead."""
         stop = self.queue.next
-        if self.pulled < stop:
+        if self.pulled < stop and self.feed.special and not self.parents:
             for index in self.feed.special_within(self.pulled, stop):
                 if index not in self.settled:
                     self._admit(index)
@@ -300,8 +295,7 @@ class Subscription:
 
     def next_due_ns(self) -> int | None:
         """When the earliest lease or delay ends."""
-        if not self.parents and self.feed.special:
-            self._pull()
+        self._pull()
         moments = []
         if self.deadlines:
             moments.append(self.deadlines[0][0])
@@ -311,20 +305,16 @@ class Subscription:
 
     def overdue(self, now_ns: int) -> list[int]:
         """Indexes whose leases have run out. Forgets deadlines that no longer matter."""
-        found: list[int] = []
-        heap = self.deadlines
+        found: dict[int, None] = {}  # a lease that was extended has several deadlines
+        heap, leases = self.deadlines, self.leases
         while heap and heap[0][0] <= now_ns:
-            _, epoch, runs = heap[0]
-            leases = self.leases
-            over = []
+            _, epoch, runs = heappop(heap)
             for start, stop in runs:
                 for index in range(start, stop):
                     lease = leases.get(index)
                     if lease and lease.epoch == epoch and (lease.deadline_ns or 0) <= now_ns:
-                        over.append(index)
-            heappop(heap)
-            found += over
-        return found
+                        found[index] = None
+        return list(found)
 
     # Changing the state.
 
@@ -339,16 +329,33 @@ class Subscription:
             self._make_ready(index)
             return
         if special.group is not None:
-            line = self.groups.setdefault(special.group, [])
-            at = bisect_left(line, index)
-            if at == len(line) or line[at] != index:
-                # Never before the head: that one may be in flight.
-                insort(line, index, lo=min(1, len(line)))
-            if line[0] != index:
+            if not self._is_head(special.group, index):
                 return
         if index in self.leases or index in self.attempts:
             return
         self._wait(index, special.due_ns)
+
+    def _is_head(self, group: str, index: int) -> bool:
+        """Put a message in its group's line; whether it is the one that may go."""
+        line = self.groups.get(group)
+        if line is None:
+            self.groups[group] = [index]
+            return True
+        head = line[0]
+        if head == index:
+            return True
+        if index < head and head not in self.leases and head not in self.attempts:
+            # The head was not given out yet, so an earlier message that came back goes first.
+            for lane in self.ready.values():
+                lane.discard(head, head + 1)
+            self.waiting.pop(head, None)
+            line.insert(0, index)
+            return True
+        # All but the head are in order: that one stays in front while it may be in flight.
+        at = bisect_left(line, index, 1)
+        if at == len(line) or line[at] != index:
+            line.insert(at, index)
+        return False
 
     def _wait(self, index: int, due_ns: int) -> None:
         if due_ns:
@@ -390,6 +397,9 @@ class Subscription:
             return
         given = sorted(self.leases.keys() | self.attempts.keys())
         self.opened = self.settled.copy()
+        for run in self.dead:
+            # A replay brings it back, and then it waits for these parents too.
+            self.opened.discard(*run)
         self.ready = {}
         self.groups = {}
         self.waiting = {i: due for i, due in self.waiting.items() if i in self.attempts}
@@ -411,6 +421,7 @@ class Subscription:
             self.cursors[priority] = max(self.cursors.get(priority, self.start), stop)
 
     def deliver(self, runs: list[Run], epoch: int, deadline_ns: int | None, at_ns: int) -> None:
+        self.mature(at_ns)  # at recovery nobody has; a cursor must not take it for a new message
         self.epoch = epoch
         self.last_delivery_ns = at_ns
         first = Lease(epoch, deadline_ns, 1)
@@ -503,17 +514,18 @@ class Subscription:
 
     def _forget(self, start: int, stop: int) -> None:
         """Take messages out of wherever they are."""
-        for lane in self.ready.values():
-            lane.discard(start, stop)
-        for places in (self.leases, self.attempts, self.waiting):
-            if places:
-                _drop(places, start, stop)
         if self.groups:
+            # First, because the one that is next in its group may be among them too.
             special = self.queue.special
             for index in self.feed.special_within(start, stop):
                 group = special[index].group
                 if group is not None:
                     self._leave_group(group, index)
+        for lane in self.ready.values():
+            lane.discard(start, stop)
+        for places in (self.leases, self.attempts, self.waiting):
+            if places:
+                _drop(places, start, stop)
 
     def _leave_group(self, group: str, index: int) -> None:
         line = self.groups.get(group)
@@ -538,13 +550,15 @@ class Subscription:
         self.settled.discard(index, index + 1)
         self.settled_total -= 1
         self.counters.replayed += 1
+        # Groups must be lined up first: a later message of its own may be in flight.
+        self._pull()
         if self.parents and index not in self.opened:
             self.parents_passed(index, index + 1)
         else:
             self._admit(index)
 
 
-def _cut(runs: Iterable[Run], limit: int) -> list[Run]:
+def cut(runs: Iterable[Run], limit: int) -> list[Run]:
     """The first ``limit`` indexes of ascending runs."""
     found: list[Run] = []
     for start, stop in runs:

@@ -45,49 +45,49 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class CreateQueue(_Value):
+class CreateQueue(_Value, frozen=True, kw_only=True):
     """With its subscription `default`."""
 
     queue: str
     config: QueueConfig = msgspec.field(default_factory=QueueConfig)
 
 
-class AlterQueue(_Value):
+class AlterQueue(_Value, frozen=True, kw_only=True):
     queue: str
     changes: dict[str, Any]
 
 
-class DeleteQueue(_Value):
+class DeleteQueue(_Value, frozen=True, kw_only=True):
     """With its messages, subscriptions and dead letters."""
 
     queue: str
 
 
-class PurgeQueue(_Value):
+class PurgeQueue(_Value, frozen=True, kw_only=True):
     """All messages, for every subscription. Dead letters stay."""
 
     queue: str
 
 
-class CreateSubscription(_Value):
+class CreateSubscription(_Value, frozen=True, kw_only=True):
     queue: str
     subscription: str
     config: SubscriptionConfig = msgspec.field(default_factory=SubscriptionConfig)
     start: str | int | datetime = "latest"
 
 
-class AlterSubscription(_Value):
+class AlterSubscription(_Value, frozen=True, kw_only=True):
     queue: str
     subscription: str
     changes: dict[str, Any]
 
 
-class DeleteSubscription(_Value):
+class DeleteSubscription(_Value, frozen=True, kw_only=True):
     queue: str
     subscription: str
 
 
-class Seek(_Value):
+class Seek(_Value, frozen=True, kw_only=True):
     """Back or forward, to where `start` of a new subscription would be."""
 
     queue: str
@@ -107,13 +107,13 @@ Change = (
 )
 
 
-class Ack(_Value):
+class Ack(_Value, frozen=True, kw_only=True):
     """Targets are receipts or message ids."""
 
     targets: Sequence[str]
 
 
-class Nack(_Value):
+class Nack(_Value, frozen=True, kw_only=True):
     """Without `delay_seconds` the subscription's backoff decides."""
 
     targets: Sequence[str]
@@ -121,14 +121,14 @@ class Nack(_Value):
     reason: str = ""
 
 
-class Extend(_Value):
+class Extend(_Value, frozen=True, kw_only=True):
     """The leases end `seconds` from now."""
 
     targets: Sequence[str]
     seconds: float
 
 
-class AckUpTo(_Value):
+class AckUpTo(_Value, frozen=True, kw_only=True):
     """Everything below `index`."""
 
     index: int
@@ -163,7 +163,7 @@ class Store(Protocol):
         ...
 
     async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
-        """Lease by index range: ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
+        """Lease ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
 
         The cursor moves to the end of that range.
         """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
@@ -17,19 +16,21 @@ from penstock.core import (
     retention,
     settling,
 )
-from penstock.core.events import DeadLettered, Event, Published
+from penstock.core.events import Event
 from penstock.core.filters import Filter, Match, compile_filter
-from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine, Place
-from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
+from penstock.core.message import Delivery, Message
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
-from penstock.core.subscription import Lease, Subscription
+from penstock.core.subscription import Lease
 from penstock.errors import MessageNotFound, StorageClosed, StorageError
 from penstock.storage import base
+from penstock.storage.gathering import Gathering
+from penstock.storage.reader import MessageReader, MessageSource
+from penstock.storage.waiters import Waiters
 
 __all__ = ["EmbeddedStore", "MessageJournal"]
 
@@ -39,7 +40,7 @@ logger = logging.getLogger(__name__)
 _CHUNK = 1000
 
 
-class MessageJournal(Protocol):
+class MessageJournal(MessageSource, Protocol):
     """Keeps events, and gives back those that carry messages."""
 
     @property
@@ -49,19 +50,17 @@ class MessageJournal(Protocol):
         """Never blocks."""
         ...
 
-    async def admit(self, size: int) -> None:
-        """Returns when there is space for a publish of this many bytes; raises `DiskFull`."""
+    def has_room(self, size: int) -> bool:
+        """Whether there is space for a publish of this many bytes."""
         ...
 
-    async def commit(self) -> None:
-        """Returns when all that was appended has reached the journal's durability."""
+    async def make_room(self, size: int) -> None:
+        """Returns when there is; raises `DiskFull`."""
         ...
 
-    def load_nowait(self, place: Place) -> Event | None:
-        """An event at hand; None when it takes I/O to get it."""
+    def submit(self) -> asyncio.Future[None] | None:
+        """Done when all that was appended has the journal's durability; None if it has already."""
         ...
-
-    async def load(self, place: Place) -> Event: ...
 
     async def close(self) -> None: ...
 
@@ -73,7 +72,11 @@ class EmbeddedStore:
         self.machine = machine
         self._journal = journal
         self._clock = clock
-        self._waiters: dict[int, deque[asyncio.Future[bool]]] = {}
+        self._reader = MessageReader(journal)
+        self._waiters = Waiters()
+        self._gathering = Gathering(
+            machine=machine, journal=journal, now_ns=self._now, on_published=self._on_published
+        )
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
 
@@ -85,6 +88,11 @@ class EmbeddedStore:
         if self._closed:
             raise StorageClosed("the store was closed: open it again")
         return self.machine.advance(self._clock.now_ns())
+
+    async def _commit(self) -> None:
+        committed = self._journal.submit()
+        if committed is not None:
+            await committed
 
     # Definitions.
 
@@ -99,7 +107,7 @@ class EmbeddedStore:
             case base.DeleteQueue():
                 gone = machine.queue(change.queue)
                 definitions.delete_queue(machine, change.queue, now_ns)
-                self._wake_all(gone)
+                self._waiters.wake_all(gone)
             case base.PurgeQueue():
                 definitions.purge_queue(machine, change.queue, now_ns)
             case base.CreateSubscription():
@@ -109,14 +117,12 @@ class EmbeddedStore:
                     machine, change.queue, change.subscription, change.changes, now_ns
                 )
             case base.DeleteSubscription():
-                definitions.delete_subscription(
-                    machine, change.queue, change.subscription, now_ns
-                )
+                definitions.delete_subscription(machine, change.queue, change.subscription, now_ns)
             case base.Seek():
                 await self._seek(change)
         if change.queue in machine.queues:
-            self._wake(machine.queues[change.queue])
-        await self._journal.commit()
+            self._waiters.wake(machine.queues[change.queue])
+        await self._commit()
 
     async def _create_subscription(self, change: base.CreateSubscription) -> None:
         queue = self.machine.queue(change.queue)
@@ -156,22 +162,24 @@ class EmbeddedStore:
             if missing is None:
                 return start, runs_of(found)
             stop = min(missing[1], missing[0] + _CHUNK)
-            messages = self._read_nowait(queue, [(missing[0], stop)])
+            messages = self._reader.read_nowait(queue, [(missing[0], stop)])
             if messages is None:
-                messages = await self._read(queue, [(missing[0], stop)])
+                messages = await self._reader.read(queue, [(missing[0], stop)])
             found += [m.index for m in messages if _matches(compiled, queue, m)]
             at = stop
 
     # Messages.
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        await self._journal.admit(batch.size)
-        result = publishing.publish(self.machine, queue, batch, self._now())
-        if self._waiters:
-            self._wake(self.machine.queues[queue], len(result))
-        await self._journal.commit()
+        size = self._gathering.size + batch.size
+        if not self._journal.has_room(size):
+            await self._journal.make_room(size)
+        result = await self._gathering.add(queue, batch)
         result.durability = self._journal.durability
         return result
+
+    def _on_published(self, queue: str, count: int) -> None:
+        self._waiters.wake(self.machine.queues[queue], count)
 
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
@@ -204,10 +212,10 @@ class EmbeddedStore:
             for index in range(start, stop)
             if (lease := leases.get(index, first)) is not None and lease.deliveries != 1
         }
-        await self._journal.commit()
-        messages = self._read_nowait(subscription.queue, runs)
+        await self._commit()
+        messages = self._reader.read_nowait(subscription.queue, runs)
         if messages is None:
-            messages = await self._read(subscription.queue, runs)
+            messages = await self._reader.read(subscription.queue, runs)
         return [
             Delivery(
                 message=message,
@@ -240,9 +248,8 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        if self._waiters:
-            self._wake(machine.queues[queue])
-        await self._journal.commit()
+        self._waiters.wake(machine.queues[queue])
+        await self._commit()
         return outcomes
 
     # Reading.
@@ -251,72 +258,15 @@ class EmbeddedStore:
         self._now()
         found = self.machine.queue(queue)
         start = max(start, found.first)
-        return await self._read(found, [(start, min(start + limit, found.next))])
+        return await self._reader.read(found, [(start, min(start + limit, found.next))])
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         self._now()
         found = self.machine.queue(queue)
         indexes = [found.index_of(id) for id in ids]
-        messages = await self._read(found, runs_of(i for i in indexes if i is not None))
+        messages = await self._reader.read(found, runs_of(i for i in indexes if i is not None))
         by_index = {message.index: message for message in messages}
         return [None if index is None else by_index.get(index) for index in indexes]
-
-    def _read_nowait(self, queue: Queue, runs: list[Run]) -> list[Message] | None:
-        """None when a part of it takes I/O. Skips what is gone."""
-        messages: list[Message] = []
-        for run in runs:
-            for place, start, stop, created_ns in _places(queue, run):
-                event = self._journal.load_nowait(place)
-                if event is None:
-                    return None
-                if isinstance(event, Published):
-                    _add_messages(messages, queue, event, start, stop, created_ns)
-                elif isinstance(event, DeadLettered):
-                    letter = self._letter_nowait(queue, event)
-                    if letter is None:
-                        return None
-                    messages += letter
-        return messages
-
-    async def _read(self, queue: Queue, runs: list[Run]) -> list[Message]:
-        messages: list[Message] = []
-        for run in runs:
-            for place, start, stop, created_ns in _places(queue, run):
-                event = self._journal.load_nowait(place) or await self._journal.load(place)
-                if isinstance(event, Published):
-                    _add_messages(messages, queue, event, start, stop, created_ns)
-                elif isinstance(event, DeadLettered) and queue.source is not None:
-                    await self._read(queue.source, [(event.index, event.index + 1)])
-                    messages += self._letter_nowait(queue, event) or []
-        return messages
-
-    def _letter_nowait(self, letters: Queue, event: DeadLettered) -> list[Message] | None:
-        """A dead letter is the message that failed, with the reason; empty if that is gone."""
-        source = letters.source
-        if source is None:
-            return []
-        origins = self._read_nowait(source, [(event.index, event.index + 1)])
-        if origins is None:
-            return None
-        return [
-            Message(
-                queue=letters.name,
-                index=event.letter_index,
-                created_at_ns=origin.created_at_ns,
-                salt=origin.salt,
-                body=origin.body,
-                envelope=origin.envelope,
-                dead_letter=DeadLetter(
-                    queue=source.name,
-                    subscription=event.subscription,
-                    index=event.index,
-                    deliveries=event.deliveries,
-                    reason=event.reason,
-                    failed_at_ns=event.at_ns,
-                ),
-            )
-            for origin in origins
-        ]
 
     # Dead letters and dependencies.
 
@@ -326,21 +276,21 @@ class EmbeddedStore:
         indexes = [i for i in dead_letters.letters_of(source, None) if i >= start][:limit]
         if source.dead_letters is None:
             return []
-        return await self._read(source.dead_letters, runs_of(indexes))
+        return await self._reader.read(source.dead_letters, runs_of(indexes))
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
         command = dead_letters.replay if action == "replay" else dead_letters.discard
         count = command(self.machine, queue, ids, self._now())
-        self._wake(self.machine.queues[queue])
-        await self._journal.commit()
+        self._waiters.wake(self.machine.queues[queue])
+        await self._commit()
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         dead_letters.release(self.machine, queue, subscription, list(indexes), self._now())
-        self._wake(self.machine.queues[queue])
-        await self._journal.commit()
+        self._waiters.wake(self.machine.queues[queue])
+        await self._commit()
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
         self._now()
@@ -362,49 +312,14 @@ class EmbeddedStore:
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
         now_ns = self._now()
         reader = self.machine.subscription(queue, subscription)
-        reader.mature(now_ns)
-        if _is_deliverable(reader):
-            return True
-        due_ns = reader.next_due_ns()
-        until_due = None if due_ns is None else max(0.0, (due_ns - now_ns) / NANOSECONDS)
-        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        line = self._waiters.setdefault(reader.id, deque())
-        line.append(waiter)
-        seconds = timeout_seconds if until_due is None else min(timeout_seconds, until_due)
-        try:
-            return await asyncio.wait_for(waiter, seconds)
-        except TimeoutError:
-            return until_due is not None and until_due <= timeout_seconds
-        finally:
-            if waiter in line:
-                line.remove(waiter)
-            if not line:
-                self._waiters.pop(reader.id, None)
-
-    def _wake(self, queue: Queue, count: int | None = None) -> None:
-        """Wake those who wait for a message of a queue; no more of them than there are messages."""
-        if not self._waiters:
-            return
-        for reader in queue.subscriptions.values():
-            line = self._waiters.get(reader.id)
-            if line and _is_deliverable(reader):
-                for _ in range(len(line) if count is None else min(count, len(line))):
-                    waiter = line.popleft()
-                    if not waiter.done():
-                        waiter.set_result(True)
-
-    def _wake_all(self, queue: Queue) -> None:
-        for reader in queue.subscriptions.values():
-            for waiter in self._waiters.pop(reader.id, ()):
-                if not waiter.done():
-                    waiter.set_result(True)
+        return await self._waiters.wait(reader, timeout_seconds, now_ns)
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""
         retention.tick(self.machine, self._now())
         for queue in self.machine.queues.values():
-            self._wake(queue)
-        await self._journal.commit()
+            self._waiters.wake(queue)
+        await self._commit()
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed or fails."""
@@ -427,69 +342,12 @@ class EmbeddedStore:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
         for queue in self.machine.queues.values():
-            self._wake_all(queue)
+            self._waiters.wake_all(queue)
         await self._finish()
 
     async def _finish(self) -> None:
         """The last thing: nothing is accepted any more."""
         await self._journal.close()
-
-
-def _is_deliverable(reader: Subscription) -> bool:
-    return (
-        not reader.config.paused
-        and len(reader.leases) < reader.config.max_in_flight
-        and bool(reader.ready_runs(1))
-    )
-
-
-def _places(queue: Queue, run: Run) -> list[tuple[Place, int, int, int]]:
-    """Where the messages of a run are: place, and the part of the run that it holds."""
-    start, stop = run
-    if start < queue.first:
-        old = [index for index in range(start, min(stop, queue.first)) if queue.holds(index)]
-        places = [
-            (Place(batch.locator, batch.length), index, index + 1, batch.created_ns)
-            for index in old
-            for batch in [queue.stragglers[index]]
-        ]
-        return places + (_places(queue, (queue.first, stop)) if stop > queue.first else [])
-    if start >= stop:
-        return []
-    batches = queue.timeline.batches(start, stop)
-    ends = [batch.first for batch in batches[1:]] + [stop]
-    return [
-        (
-            Place(batch.locator, batch.length),
-            max(start, batch.first),
-            min(stop, end),
-            batch.created_ns,
-        )
-        for batch, end in zip(batches, ends, strict=True)
-    ]
-
-
-def _add_messages(
-    messages: list[Message],
-    queue: Queue,
-    event: Published,
-    start: int,
-    stop: int,
-    created_ns: int,
-) -> None:
-    first, name, salt = event.first, queue.name, queue.salt
-    bodies, envelopes = event.bodies, event.envelopes
-    for index in range(start, stop):
-        messages.append(
-            Message(
-                queue=name,
-                index=index,
-                created_at_ns=created_ns,
-                salt=salt,
-                body=bodies[index - first],
-                envelope=PLAIN if envelopes is None else envelopes[index - first],
-            )
-        )
 
 
 def _matches(compiled: Filter, queue: Queue, message: Message) -> bool:

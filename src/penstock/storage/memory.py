@@ -44,11 +44,14 @@ class _MemoryJournal:
                 live[batch.locator] = self._events[batch.locator]
         self._events = live
 
-    async def admit(self, size: int) -> None:
+    def has_room(self, size: int) -> bool:
+        return True
+
+    async def make_room(self, size: int) -> None:
         return
 
-    async def commit(self) -> None:
-        return
+    def submit(self) -> None:
+        return None
 
     def load_nowait(self, place: Place) -> Event | None:
         return self._events[place.locator]

@@ -19,7 +19,7 @@ def open_log(
 
 def payloads(files: Files) -> list[bytes]:
     """What a start would find, in order."""
-    return [bytes(entry.payload) for entry in Replay(files)]
+    return [bytes(payload) for _, _, payload in Replay(files)]
 
 
 def commit(log: Log, *records: bytes) -> list[int]:

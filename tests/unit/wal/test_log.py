@@ -21,7 +21,7 @@ def test_what_was_committed_is_replayed_in_order(files: Files) -> None:
     positions = commit(log, b"a", b"b") + commit(log, b"c") + commit(log, b"")
     log.close()
     # When it is read again
-    entries = [(e.position, e.kind, bytes(e.payload)) for e in Replay(files)]
+    entries = [(at, kind, bytes(payload)) for at, kind, payload in Replay(files)]
     # Then every record is where it was said to be
     assert entries == [
         (position, KIND, data)
@@ -119,7 +119,7 @@ def test_replay_may_begin_at_a_later_segment(files: Files) -> None:
     commit(log, b"new")
     log.close()
     replay = Replay(files, first_segment=number)
-    assert [bytes(entry.payload) for entry in replay] == [b"new"]
+    assert [bytes(payload) for _, _, payload in replay] == [b"new"]
     log = Log.open(files, replay=replay, segment_bytes=SEGMENT_BYTES)
     commit(log, b"newer")
     log.close()
@@ -138,7 +138,7 @@ def test_segments_are_removed_but_never_the_one_in_use(files: Files) -> None:
         log.remove([number])
     assert segment_numbers(files) == [number]
     log.close()
-    assert [bytes(e.payload) for e in Replay(files, first_segment=number)] == [b"new"]
+    assert [bytes(payload) for _, _, payload in Replay(files, first_segment=number)] == [b"new"]
 
 
 @pytest.mark.parametrize("segment_bytes", [0, 1023, 2**32])

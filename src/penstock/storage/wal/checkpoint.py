@@ -7,8 +7,8 @@ A segment's **index**, ``<number>.idx``, says which batches of which queue the s
 where. It is written when a checkpoint has left the segment behind, and it can be made again by
 reading the segment; it names the salt of the file that it describes.
 
-Both are ``magic, version u16, CRC-32C of the rest u32, MessagePack``. They are written whole or not
-at all. A newer version is refused, a damaged index is made again, a damaged checkpoint is corruption.
+Both are ``magic, version u16, CRC-32C of the rest u32, MessagePack``, and written whole or not at
+all. A newer version is refused, a damaged index is made again, a damaged checkpoint is corruption.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 from struct import Struct, pack, unpack_from
+from typing import get_args
 
 import msgspec
 
@@ -35,13 +36,10 @@ _HEADER = Struct("<IQqIBI")
 _U32 = Struct("<I")
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(ev.Event)
+_decoder: msgspec.msgpack.Decoder[ev.Event] = msgspec.msgpack.Decoder(ev.Event)
 _extra_decoder = msgspec.msgpack.Decoder(tuple[dict[int, list[int]], dict[int, int]])
 
-_KINDS: dict[type, int] = {
-    kind: kind.__struct_config__.tag
-    for kind in ev.Event.__args__  # type: ignore[attr-defined]
-}
+_KINDS: dict[type, int] = {kind: kind.__struct_config__.tag for kind in get_args(ev.Event)}
 _NAMES = {tag: kind.__name__ for kind, tag in _KINDS.items()}
 
 

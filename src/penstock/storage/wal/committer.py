@@ -129,10 +129,11 @@ class ThreadCommitter(Committer):
                 pass
             self._close()
         except RuntimeError:
-            # The loop was closed under us: nobody is left to hear anything. What was committed is
-            # safe; the next start reads it.
+            # The loop was closed under us: nobody is left to hear anything. What was appended is
+            # still worth keeping; the next start reads it.
             if not self._loop.is_closed():
                 raise
+            self._log.close()
 
     def _step(self) -> bool:
         """Serve one group; False when it was the last."""

@@ -45,8 +45,7 @@ class WritableFile(Protocol):
     def write_at(self, offset: int, buffers: Sequence[bytes], *, sync: bool = False) -> None:
         """Write all the buffers one after the other from ``offset`` on, or raise ``OSError``.
 
-        With ``sync`` it returns only once these bytes are durable; what was written before, and
-        not synced, need not be. After an error the file may hold any part of them.
+        With ``sync`` it then syncs the file. After an error the file may hold any part of them.
         """
         ...
 
@@ -276,21 +275,16 @@ class _DiskFile(WritableFile):
         self._descriptor = descriptor
 
     def write_at(self, offset: int, buffers: Sequence[bytes], *, sync: bool = False) -> None:
-        if sync and len(buffers) <= _MAX_BUFFERS and _WRITE_AND_SYNC:
-            # One call writes and syncs: the thread gives up and regains the interpreter once.
-            written = os.pwritev(self._descriptor, buffers, offset, _WRITE_AND_SYNC)
-            if written == sum(map(len, buffers)):
-                return
-            _write_rest(self._descriptor, offset, buffers, written)
-        else:
-            for start in range(0, len(buffers), _MAX_BUFFERS):
-                batch = buffers[start : start + _MAX_BUFFERS]
-                written = os.pwritev(self._descriptor, batch, offset)
-                size = sum(map(len, batch))
-                if written != size:
-                    _write_rest(self._descriptor, offset, batch, written)
-                offset += size
+        for start in range(0, len(buffers), _MAX_BUFFERS):
+            batch = buffers[start : start + _MAX_BUFFERS]
+            size = sum(map(len, batch))
+            written = os.pwritev(self._descriptor, batch, offset)
+            if written != size:
+                _write_rest(self._descriptor, offset, batch, written)
+            offset += size
         if sync:
+            # Not the flag RWF_DSYNC, though it would save a call: some file systems (FUSE) take it
+            # and leave the sync to a server that may ignore it. All of them heed fdatasync.
             self.sync()
 
     def sync(self) -> None:
@@ -309,10 +303,6 @@ class _DiskFile(WritableFile):
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-
-
-# Zero where the system has no such flag, or cannot be trusted with it.
-_WRITE_AND_SYNC: int = getattr(os, "RWF_DSYNC", 0)
 
 
 def _write_rest(descriptor: int, offset: int, buffers: Sequence[bytes], written: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 
 from penstock.core.events import Event
 from penstock.core.machine import Place
@@ -12,7 +13,7 @@ from penstock.storage.wal import codec
 from penstock.storage.wal.committer import Committer
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
-from penstock.storage.wal.record import HEADER_BYTES, Ending, Record, decode
+from penstock.storage.wal.record import HEADER_BYTES, MARK_BYTES, Ending, Record, decode
 from penstock.storage.wal.segment import file_name, offset_of, segment_of
 
 __all__ = ["WalJournal"]
@@ -27,34 +28,42 @@ class WalJournal:
         self._files = files
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
-        self._cache: dict[int, tuple[Event, int]] = {}
+        # Not a dict: to take the oldest out of one, again and again, walks over all that went.
+        self._cache: OrderedDict[int, tuple[Event, int]] = OrderedDict()
         self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
+        self._room = 0
+        self._overhead = RECORD_OVERHEAD_BYTES + log.settle_reserve
         self.durability: Durability = "fsync" if log.sync_mode is SyncMode.ALWAYS else "memory"
 
     def append(self, event: Event) -> Place:
         kind, parts = codec.encode(event)
         locator = self._log.append(kind, *parts)
         length = HEADER_BYTES + sum(map(len, parts))
+        self._room -= length + MARK_BYTES
         if kind == codec.PUBLISHED:
             self._remember(locator, event, length)
         return Place(locator, length)
 
-    async def admit(self, size: int) -> None:
-        log = self._log
-        needed = size + RECORD_OVERHEAD_BYTES + log.settle_reserve
-        if log.room < needed:
-            await self._committer.call(lambda: log.reserve(needed))
+    def has_room(self, size: int) -> bool:
+        needed = size + self._overhead
+        if self._room < needed:
+            # Counted down with every record, so it errs on the safe side; the log knows better.
+            self._room = self._log.room
+        return self._room >= needed
 
-    async def commit(self) -> None:
-        if self._log.written < self._log.end:
-            await self._committer.submit()
+    async def make_room(self, size: int) -> None:
+        needed = size + self._overhead
+        await self._committer.call(lambda: self._log.reserve(needed))
+
+    def submit(self) -> asyncio.Future[None] | None:
+        return self._committer.submit() if self._log.written < self._log.end else None
 
     def _remember(self, locator: int, event: Event, length: int) -> None:
         cache = self._cache
         cache[locator] = event, length
         self._cached_bytes += length
         while self._cached_bytes > self._cache_bytes and len(cache) > 1:
-            _, freed = cache.pop(next(iter(cache)))
+            _, (_, freed) = cache.popitem(last=False)
             self._cached_bytes -= freed
 
     def load_nowait(self, place: Place) -> Event | None:
@@ -104,5 +113,3 @@ class WalJournal:
     async def close(self) -> None:
         await self._committer.stop()
         self._cache.clear()
-
-

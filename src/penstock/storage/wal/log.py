@@ -122,10 +122,14 @@ class Log:
                 tail.synced = tail.written
             else:
                 tail.resume(replay, replay.end, segment_bytes=segment_bytes)
+            log = cls(files, tail, segment_bytes=segment_bytes)
+            log.prepare()
         except OSError as exc:
+            tail.close()
             raise _disk_full(segment_bytes) if is_no_space(exc) else _failed(exc) from exc
-        log = cls(files, tail, segment_bytes=segment_bytes)
-        log.prepare()
+        except StorageError:
+            tail.close()
+            raise
         return log
 
     # -- the loop thread ---------------------------------------------------------------------------

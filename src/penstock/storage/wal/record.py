@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _HEADER = Struct("<IIB")
-_LENGTH = Struct("<I")
+_LENGTH_AND_KIND = Struct("<IB")
 _MARK = Struct("<8sQ")
 
 HEADER_BYTES = _HEADER.size
@@ -78,7 +78,7 @@ def encode(kind: int, *parts: bytes) -> bytes:
         length += len(part)
     if length > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a record holds at most {MAX_PAYLOAD_BYTES} bytes, not {length}")
-    crc = crc32c(kind.to_bytes(1, "little"), crc32c(_LENGTH.pack(length)))
+    crc = crc32c(_LENGTH_AND_KIND.pack(length, kind))
     for part in parts:
         crc = crc32c(part, crc)
     return b"".join((_HEADER.pack(length, crc, kind), *parts))
@@ -117,14 +117,21 @@ class Scan:
         self._buffer = buffer
 
     def __iter__(self) -> Iterator[tuple[int, int, memoryview]]:
-        buffer, offset = self._buffer, self.offset
-        while True:
-            record = decode(buffer, offset)
-            if isinstance(record, Ending):
-                self.offset, self.ending = offset, record
-                return
-            yield offset, record.kind, record.payload
-            offset += HEADER_BYTES + len(record.payload)
+        # ``decode``, spelled out: a start reads millions of records here.
+        buffer, offset, size = self._buffer, self.offset, len(self._buffer)
+        unpack = _HEADER.unpack_from
+        while (start := offset + HEADER_BYTES) <= size:
+            length, crc, kind = unpack(buffer, offset)
+            end = start + length
+            if kind == 0 or end > size:
+                break
+            if crc32c(buffer[start - 1 : end], crc32c(buffer[offset : offset + 4])) != crc:
+                break
+            yield offset, kind, buffer[start:end]
+            offset = end
+        ending = decode(buffer, offset)
+        assert isinstance(ending, Ending)
+        self.offset, self.ending = offset, ending
 
 
 def encode_mark(salt: bytes, synced: int) -> bytes:

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 from penstock.errors import CorruptLog, NewerFormat
 from penstock.storage.wal import record
@@ -30,23 +29,18 @@ from penstock.storage.wal.segment import (
     segment_of,
 )
 
-__all__ = ["FIRST_SEGMENT", "Condition", "Entry", "Replay", "SegmentReport", "inspect"]
+__all__ = ["FIRST_SEGMENT", "Condition", "Replay", "SegmentReport", "inspect"]
 
 FIRST_SEGMENT = 1
 
 _ZEROS = bytes(1 << 20)
 
 
-class Entry(NamedTuple):
-    """A record and where it is. ``payload`` is a view of the whole segment: copy what you keep."""
-
-    position: int
-    kind: int
-    payload: memoryview
-
-
 class Replay:
     """Every record from ``first_segment`` on, in order; sync marks are left out. Iterate once.
+
+    Yields ``(position, kind, payload)``. A payload is a view of its whole segment: copy what you
+    keep.
 
     ``synced`` is a position that the caller knows to have been durable, such as that of a
     checkpoint. Raises ``CorruptLog`` with the file and the offset where something durable is
@@ -74,7 +68,7 @@ class Replay:
         self._files = files
         self._promised = synced
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[tuple[int, int, memoryview]]:
         numbers = [n for n in segment_numbers(self._files) if n >= self.first_segment]
         if numbers or self._promised or self.first_segment != FIRST_SEGMENT:
             self._check_none_missing(numbers)
@@ -82,7 +76,7 @@ class Replay:
             header, data = _load(self._files, number)
             self._vouch(header.synced)
             scan = record.Scan(memoryview(data), HEADER_BYTES)
-            yield from self._entries(number, scan)
+            yield from self._records(number, scan)
             self.end = position_of(number, scan.offset)
             if scan.ending is record.Ending.END and scan.offset == len(data):
                 continue
@@ -96,18 +90,18 @@ class Replay:
         self._vouch(self._promised)
         self.exhausted = True
 
-    def _entries(self, number: int, scan: record.Scan) -> Iterator[Entry]:
+    def _records(self, number: int, scan: record.Scan) -> Iterator[tuple[int, int, memoryview]]:
         base = position_of(number, 0)
         mark = record.MARK
-        self.closed = False
+        closing = 0  # where a log that ends in the last mark seen, and was closed by it, would end
         for offset, kind, payload in scan:
             if kind == mark:
                 synced = record.decode_mark(payload)
                 self.synced = max(self.synced, synced)
-                self.closed = synced == base + offset
+                closing = offset + record.MARK_BYTES if synced == base + offset else 0
             else:
-                self.closed = False
-                yield Entry(base + offset, kind, payload)
+                yield base + offset, kind, payload
+        self.closed = closing == scan.offset
 
     def _vouch(self, synced: int) -> None:
         """Everything below ``synced`` was durable: then it must have been read, too."""

@@ -193,7 +193,7 @@ class WalStore(EmbeddedStore):
                 file.close()
 
     def _sweep(self) -> None:
-        """Remove what the last checkpoint has no use for. A crash in between leaves it for later."""
+        """Remove what the last checkpoint has no use for. What a crash leaves goes next time."""
         if not self._checkpointed:
             return
         needed, packs = set(self._segments), set(self._wal.packs.values())
@@ -208,9 +208,7 @@ class WalStore(EmbeddedStore):
             for n in numbers_of(files, "idx")
             if n < self._checkpointed and n not in needed
         ]
-        gone += [
-            checkpoint_name(n) for n in numbers_of(files, "ckpt") if n != self._checkpointed
-        ]
+        gone += [checkpoint_name(n) for n in numbers_of(files, "ckpt") if n != self._checkpointed]
         gone += [name for name in compaction.pack_names(files.names()) if name not in packs]
         for name in gone:
             files.remove(name)

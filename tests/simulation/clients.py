@@ -1,0 +1,370 @@
+"""The clients: every call that they can make, told to the checker before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from penstock.core import definitions
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.dead_letters import letters_of
+from penstock.core.limits import NANOSECONDS
+from penstock.core.message import Delivery
+from penstock.core.publishing import prepare
+from penstock.core.queue import Queue
+from penstock.core.settling import Outcome
+from penstock.core.subscription import Subscription
+from penstock.errors import (
+    Conflict,
+    DiskFull,
+    InvalidRequest,
+    NotFound,
+    StorageClosed,
+    StorageFailed,
+)
+from penstock.storage import base
+from penstock.storage.embedded import EmbeddedStore
+from tests.simulation.checker import Checker
+from tests.simulation.history import Call, History, Violation
+from tests.simulation.reader import Range, Reader, Trail
+from tests.simulation.sent import Sent
+
+T = TypeVar("T")
+
+_REFUSALS = (Conflict, DiskFull, InvalidRequest, NotFound)
+
+
+class Unanswered(Exception):
+    """The call was refused, or it is not known what became of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holding:
+    """A delivery in the hands of a client."""
+
+    queue: str
+    subscription: str
+    subscription_id: int
+    salt: int
+    index: int
+    receipt: str
+    id: str
+    is_letter: bool
+
+
+class Clients:
+    """Talk to one store at a time; what they hold they keep when it is started again."""
+
+    def __init__(self, history: History, checker: Checker) -> None:
+        self.history = history
+        self.checker = checker
+        self.store: EmbeddedStore
+        self.has_failed = False  # the store said so: it must not accept anything any more
+        self.holdings: list[Holding] = []
+
+    def use(self, store: EmbeddedStore) -> None:
+        self.store = store
+        self.has_failed = False
+
+    async def _wait(self, call: Call, answer: Awaitable[T], *, writes: bool = True) -> T:
+        had_failed = self.has_failed
+        try:
+            result = await answer
+        except _REFUSALS as exc:
+            self.history.refuse(call, exc)
+            raise Unanswered from exc
+        except StorageClosed as exc:
+            self.history.give_up(call, exc)
+            raise Unanswered from exc
+        except StorageFailed as exc:
+            self.history.give_up(call, exc)
+            self.has_failed = True
+            if not writes:
+                raise Violation("read-only", f"{call.what} was refused: {exc}") from exc
+            raise Unanswered from exc
+        if had_failed and writes and result != []:
+            raise Violation("read-only", f"{call.what} was accepted after a failure")
+        return result
+
+    # Publish and receive.
+
+    async def publish(self, queue: str, make: Callable[[Call], list[Sent]]) -> None:
+        call = self.history.ask(f"publish {queue} ")
+        messages = make(call)
+        self.checker.sent.update((sent.number, sent) for sent in messages)
+        batch = prepare([sent.new_message() for sent in messages])
+        result = await self._wait(call, self.store.publish(queue, batch))
+        numbers = ", ".join(
+            f"{sent.number}{' again' if entry.duplicate else ''} at {entry.index}"
+            for sent, entry in zip(messages, result, strict=True)
+        )
+        self.history.answer(call, numbers)
+        self.checker.published(call, messages, result)
+
+    async def receive(
+        self, subscription: Subscription, limit: int, lease_seconds: float | None
+    ) -> list[Delivery]:
+        queue, name = subscription.queue.name, subscription.name
+        call = self.history.ask(f"receive {queue}/{name} {limit}")
+        parents = list(subscription.parents)
+        answer = self.store.receive(queue, name, limit, lease_seconds)
+        deliveries = await self._wait(call, answer)
+        self._take(call, subscription, parents, deliveries)
+        if subscription.queue.source is None:
+            self.checker.check_order(call, f"{queue}/{name}", deliveries)
+        return deliveries
+
+    async def poll(self, subscription: Subscription, start: int, count: int) -> None:
+        queue, name = subscription.queue.name, subscription.name
+        call = self.history.ask(f"poll {queue}/{name} from {start} count {count}")
+        parents = list(subscription.parents)
+        deliveries = await self._wait(call, self.store.poll(queue, name, start, count))
+        self._take(call, subscription, parents, deliveries)
+
+    async def ask_again(self, subscription: Subscription, index: int) -> None:
+        queue, name = subscription.queue.name, subscription.name
+        call = self.history.ask(f"ask again {queue}/{name} {index}")
+        parents = list(subscription.parents)
+        # The former lease ends just before this call leases the message anew.
+        ender = Call(what=call.what, asked=call.asked - 1, asked_ns=call.asked_ns)
+        trail = self.checker.reader(subscription).trails[index]
+        trail.enders.append(ender)
+        try:
+            delivery = await self._wait(call, self.store.ask_again(queue, name, index))
+        except Unanswered:
+            ender.refused = call.refused
+            raise
+        self._take(call, subscription, parents, [delivery])
+        ender.answered = call.asked
+
+    def _take(
+        self,
+        call: Call,
+        subscription: Subscription,
+        parents: Sequence[Subscription],
+        deliveries: Sequence[Delivery],
+    ) -> None:
+        got = ", ".join(f"{d.message.index} as {d.receipt} ({d.deliveries})" for d in deliveries)
+        self.history.answer(call, got or "nothing")
+        self.checker.delivered(call, subscription, parents, deliveries)
+        self.holdings += [
+            Holding(
+                queue=subscription.queue.name,
+                subscription=subscription.name,
+                subscription_id=subscription.id,
+                salt=d.message.salt,
+                index=d.message.index,
+                receipt=d.receipt,
+                id=d.message.id,
+                is_letter=d.message.dead_letter is not None,
+            )
+            for d in deliveries
+        ]
+
+    # Settle.
+
+    async def ack(self, holdings: Sequence[Holding], *, by_id: bool) -> None:
+        """Of one subscription."""
+        first = holdings[0]
+        subscription = self.store.machine.subscription(first.queue, first.subscription)
+        targets = {h.id if by_id else h.receipt: h for h in holdings}
+        call = self.history.ask(f"ack {first.queue}/{first.subscription} {' '.join(targets)}")
+        reader = self.checker.reader(subscription)
+        for holding in targets.values():
+            trail = reader.trails[holding.index]
+            trail.acks.append(call)
+            trail.enders.append(call)
+            if holding.is_letter:
+                self._discarding(call, subscription.queue, [holding.index])
+        outcomes = await self._settle(call, subscription, base.Ack(targets=list(targets)))
+        for (target, holding), outcome in zip(targets.items(), outcomes, strict=True):
+            if outcome in (Outcome.DONE, Outcome.ALREADY_SETTLED):
+                receipt = None if by_id else target
+                reader.settled(call, holding.index, receipt, done=outcome is Outcome.DONE)
+            else:
+                _withdraw(call, reader.trails[holding.index])
+
+    async def nack(self, holdings: Sequence[Holding], delay_seconds: float | None) -> None:
+        first = holdings[0]
+        subscription = self.store.machine.subscription(first.queue, first.subscription)
+        targets = {h.receipt: h for h in holdings}
+        call = self.history.ask(f"nack {first.queue}/{first.subscription} {' '.join(targets)}")
+        reader = self.checker.reader(subscription)
+        for holding in targets.values():
+            reader.trails[holding.index].enders.append(call)
+        nack = base.Nack(targets=list(targets), delay_seconds=delay_seconds, reason="told to")
+        outcomes = await self._settle(call, subscription, nack)
+        for holding, outcome in zip(targets.values(), outcomes, strict=True):
+            if outcome is not Outcome.DONE:
+                _withdraw(call, reader.trails[holding.index])
+
+    async def extend(self, holdings: Sequence[Holding], seconds: float) -> None:
+        first = holdings[0]
+        subscription = self.store.machine.subscription(first.queue, first.subscription)
+        targets = {h.receipt: h for h in holdings}
+        call = self.history.ask(f"extend {first.queue}/{first.subscription} {' '.join(targets)}")
+        reader = self.checker.reader(subscription)
+        until_ns = call.asked_ns + round(seconds * NANOSECONDS)
+        for holding in targets.values():
+            reader.extending(holding.index, holding.receipt, until_ns)
+        extend = base.Extend(targets=list(targets), seconds=seconds)
+        outcomes = await self._settle(call, subscription, extend)
+        for holding, outcome in zip(targets.values(), outcomes, strict=True):
+            if outcome is Outcome.DONE:
+                reader.extended(holding.index, holding.receipt, until_ns)
+
+    async def ack_up_to(self, subscription: Subscription, index: int) -> None:
+        call = self.history.ask(f"ack up to {subscription.queue.name}/{subscription.name} {index}")
+        stop = min(index, subscription.queue.next)
+        certain = not subscription.parents
+        ranges = self.checker.reader(subscription).ranges
+        ranges.append(Range(call=call, stop=stop, certain=certain))
+        if subscription.queue.source is not None:
+            self._discarding(call, subscription.queue, range(subscription.queue.first, stop))
+        await self._settle(call, subscription, base.AckUpTo(index=index))
+
+    async def _settle(
+        self, call: Call, subscription: Subscription, settlement: base.Settlement
+    ) -> list[Outcome]:
+        answer = self.store.settle(subscription.queue.name, subscription.name, [settlement])
+        outcomes = (await self._wait(call, answer))[0]
+        self.history.answer(call, " ".join(outcome.value for outcome in outcomes) or "nothing")
+        return outcomes
+
+    # Dead letters and dependencies.
+
+    async def redrive(
+        self, queue: Queue, action: Literal["replay", "discard"], ids: Sequence[str] | None
+    ) -> None:
+        call = self.history.ask(f"{action} {queue.name} {'all' if ids is None else ' '.join(ids)}")
+        letters = queue.dead_letters
+        indexes = letters_of(queue, ids)
+        if letters is not None and action == "discard":
+            self._discarding(call, letters, indexes)
+        elif letters is not None:
+            for reader, index in self._origins(letters, indexes):
+                reader.trails[index].revivals.append(call)
+        count = await self._wait(call, self.store.redrive(queue.name, action, ids))
+        self.history.answer(call, str(count))
+
+    def _discarding(self, call: Call, letters: Queue, indexes: Sequence[int]) -> None:
+        for reader, index in self._origins(letters, indexes):
+            reader.trails[index].discards.append(call)
+
+    def _origins(self, letters: Queue, indexes: Sequence[int]) -> list[tuple[Reader, int]]:
+        subscriptions = self.store.machine.subscriptions
+        origins = [letters.letter(index) for index in indexes if index < letters.next]
+        return [
+            (self.checker.reader(subscriptions[origin.subscription_id]), origin.index)
+            for origin in origins
+            if origin.subscription_id in subscriptions
+        ]
+
+    async def release(self, subscription: Subscription, index: int) -> None:
+        queue, name = subscription.queue.name, subscription.name
+        call = self.history.ask(f"release {queue}/{name} {index}")
+        trail = self.checker.reader(subscription).trails[index]
+        trail.releases.append(call)
+        try:
+            await self._wait(call, self.store.release(queue, name, [index]))
+        except Unanswered:
+            if call.refused:
+                trail.releases.remove(call)
+            raise
+        self.history.answer(call)
+
+    # Look.
+
+    async def read(self, queue: Queue, start: int, limit: int) -> None:
+        call = self.history.ask(f"read {queue.name} from {start} limit {limit}")
+        messages = await self._wait(call, self.store.read(queue.name, start, limit), writes=False)
+        self.history.answer(call, f"{len(messages)} messages")
+        for message in messages:
+            self.checker.identify(message)
+
+    async def find(self, queue: Queue, id: str) -> None:
+        call = self.history.ask(f"find {queue.name} {id}")
+        found = (await self._wait(call, self.store.find(queue.name, [id]), writes=False))[0]
+        self.history.answer(call, "nothing" if found is None else str(found.index))
+        if found is not None:
+            self.checker.identify(found)
+            if found.id != id:
+                raise Violation("stable ids", f"{id} found {found.id}", [queue.name])
+
+    async def dead_letters(self, queue: Queue) -> None:
+        call = self.history.ask(f"dead letters {queue.name} ")
+        answer = self.store.dead_letters(queue.name, 0, 100)
+        letters = await self._wait(call, answer, writes=False)
+        self.history.answer(call, f"{len(letters)} letters")
+        for letter in letters:
+            self.checker.identify(letter)
+
+    async def stats(self, queue: Queue) -> None:
+        call = self.history.ask(f"stats {queue.name} ")
+        stats = (await self._wait(call, self.store.stats(queue.name), writes=False))[0]
+        self.history.answer(call)
+        for one in stats.subscriptions:
+            parts = (one.ready, one.in_flight, one.delayed, one.parked, one.held)
+            if min(parts) < 0:
+                raise Violation("stats", f"{queue.name}/{one.name}: {parts}", [queue.name])
+
+    # Define.
+
+    async def define(self, change: base.Change) -> Call:
+        words = [str(value) for value in vars_of(change)]
+        call = self.history.ask(f"{type(change).__name__} {' '.join(words)}")
+        self._expect(call, change)
+        await self._wait(call, self.store.define(change))
+        self.history.answer(call)
+        return call
+
+    def _expect(self, call: Call, change: base.Change) -> None:
+        """What a definition may end or begin."""
+        queue = self.store.machine.queues.get(change.queue)
+        if queue is None:
+            return
+        checker = self.checker
+        match change:
+            case base.DeleteQueue():
+                checker.deleted_queues[queue.salt] = call
+            case base.PurgeQueue():
+                for subscription in queue.subscriptions.values():
+                    purge = Range(call=call, stop=queue.next)
+                    checker.reader(subscription).ranges.append(purge)
+            case base.DeleteSubscription(subscription=name) if name in queue.subscriptions:
+                checker.deleted_readers[queue.subscriptions[name].id] = call
+            case base.AlterSubscription(subscription=name) if name in queue.subscriptions:
+                checker.reader(queue.subscriptions[name]).had_parents |= "after" in change.changes
+            case base.Seek(subscription=name, start=start) if name in queue.subscriptions:
+                stop = definitions.resolve_start(queue, start)
+                reader = checker.reader(queue.subscriptions[name])
+                reader.seeks.append(Range(call=call, stop=stop))
+            case _:
+                pass
+
+    async def create_queue(self, name: str, config: QueueConfig) -> None:
+        await self.define(base.CreateQueue(queue=name, config=config))
+
+    async def create_subscription(
+        self, queue: str, name: str, config: SubscriptionConfig, start: str | int
+    ) -> None:
+        await self.define(
+            base.CreateSubscription(queue=queue, subscription=name, config=config, start=start)
+        )
+
+    async def tick(self) -> None:
+        call = self.history.ask("tick")
+        await self._wait(call, self.store.tick())
+        self.history.answer(call)
+
+
+def vars_of(change: base.Change) -> list[Any]:
+    return [getattr(change, name) for name in change.__struct_fields__]
+
+
+def _withdraw(call: Call, trail: Trail) -> None:
+    """The call was told that it did nothing to this message."""
+    for calls in (trail.acks, trail.enders):
+        if call in calls:
+            calls.remove(call)

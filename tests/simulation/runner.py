@@ -1,0 +1,38 @@
+"""Running histories, and saying how to run one again."""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from dataclasses import dataclass
+
+from tests.simulation.history import Violation
+from tests.simulation.simulation import Plan, Simulation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """A seed whose history the store did not survive, and why."""
+
+    seed: int
+    invariant: str
+    report: str
+
+    def __str__(self) -> str:
+        return f"{self.report}\n\nRun it again with: make simulate SEED={self.seed}"
+
+
+def run_seed(seed: int, plan: Plan | None = None, *, verbose: bool = False) -> Failure | None:
+    """One history; None when all went well."""
+    simulation = Simulation(seed, plan or Plan(), verbose=verbose)
+    try:
+        asyncio.run(simulation.run())
+    except Violation as exc:
+        lines = [f"seed {seed} broke an invariant.", "", str(exc)]
+        if exc.__cause__ is not None:
+            lines += ["", "".join(traceback.format_exception(exc.__cause__)).rstrip()]
+        lines += ["", "The history that matters, with the moments in brackets:"]
+        lines.append(simulation.history.about(exc.words))
+        invariant = str(exc).partition(":")[0]
+        return Failure(seed=seed, invariant=invariant, report="\n".join(lines))
+    return None
