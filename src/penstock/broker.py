@@ -11,7 +11,7 @@ from typing import Any, Self
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message, NewMessage
 from penstock.core.publishing import PublishResult, prepare
-from penstock.core.settling import Outcome
+from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
 from penstock.errors import InvalidArgument, MessageNotFound, NotLeased
 from penstock.storage import base
@@ -173,9 +173,9 @@ class Broker:
         return await self._store.settle(queue, subscription, settlements)
 
     async def ack(
-        self, queue: str, targets: Sequence[str], subscription: str = DEFAULT_SUBSCRIPTION
+        self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
-        """Done with these. Targets are receipts or message ids; idempotent."""
+        """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
         settlements = [base.Ack(targets=targets)]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
@@ -189,7 +189,7 @@ class Broker:
     async def nack(
         self,
         queue: str,
-        targets: Sequence[str],
+        targets: Sequence[Target],
         subscription: str = DEFAULT_SUBSCRIPTION,
         *,
         delay_seconds: float | None = None,
@@ -202,7 +202,7 @@ class Broker:
     async def extend(
         self,
         queue: str,
-        targets: Sequence[str],
+        targets: Sequence[Target],
         seconds: float,
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[Outcome]:

@@ -31,7 +31,7 @@ async def run(pieces: list[Piece], directory: Path) -> None:
     async with penstock.open(directory) as broker:
         names: dict[str, Any] = {"broker": broker}
         for piece in pieces:
-            # A function of no arguments that has the names of the page as its globals.
+            # With an `await` at its top level a piece is a coroutine, else it has run already.
             unfinished = eval(compiled(piece), names)
             if inspect.isawaitable(unfinished):
                 await unfinished

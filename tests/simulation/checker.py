@@ -171,9 +171,9 @@ class Checker:
             raise Violation("order", f"{reader} at {call.asked}: {keys}", [reader])
 
     def _was_given(self, reader: Reader, index: int, answered: int) -> bool:
-        """What was given once is not held back again, unless it began anew."""
+        """What was given once is not held back again, unless its subscription began anew."""
         return any(
-            not reader.was_reset(index, given.call.asked, answered)
+            not reader.was_sought(given.call.asked, answered)
             for given in reader.trails[index].given
         )
 

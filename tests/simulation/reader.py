@@ -85,11 +85,15 @@ class Reader:
 
     # What may have happened between two moments.
 
+    def was_sought(self, after: float, before: float) -> bool:
+        return any(seek.call.may_fall_between(after, before) for seek in self.seeks)
+
     def was_reset(self, index: int, after: float, before: float) -> bool:
         """Whether the message may have come back: its subscription was sought, it was replayed."""
-        trail = self.trails[index]
-        calls = [seek.call for seek in self.seeks] + trail.revivals
-        return any(call.may_fall_between(after, before) for call in calls)
+        revivals = self.trails[index].revivals
+        return self.was_sought(after, before) or any(
+            call.may_fall_between(after, before) for call in revivals
+        )
 
     def may_have_settled(self, index: int, before: float, after: float = -1) -> bool:
         """Whether a client's call may have settled the message then, if only for a while."""

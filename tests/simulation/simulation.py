@@ -7,10 +7,11 @@ import errno
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.core.message import Message
-from penstock.errors import DiskFull, StorageError
+from penstock.core.queue import Queue
+from penstock.errors import CorruptLog
 from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.memory import MemoryStore
 from penstock.storage.wal.log import Log
@@ -20,11 +21,13 @@ from tests.simulation.clients import Clients, Unanswered
 from tests.simulation.clock import VirtualClock
 from tests.simulation.committer import InlineCommitter
 from tests.simulation.drain import drain
-from tests.simulation.executor import InlineExecutor
+from tests.simulation.executor import SlowExecutor
 from tests.simulation.files import Fault, SimulatedCrash, SimulatedFiles, crash_at, fail_with
 from tests.simulation.history import History, Violation
 from tests.simulation.twin import Twin
 from tests.simulation.workload import Workload
+
+T = TypeVar("T")
 
 _MAX_OPEN_CALLS = 8
 _MAX_STEPS_TO_FINISH = 10_000
@@ -59,11 +62,18 @@ class Simulation:
         self.cache_bytes = self.rng.choice([0, 2000, 100_000])
         self.store: EmbeddedStore
         self.committer: InlineCommitter | None = None
+        self.executor = SlowExecutor()
         self.tasks: set[asyncio.Task[Any]] = set()
 
     async def run(self) -> None:
         """Raises `Violation`."""
-        asyncio.get_running_loop().set_default_executor(InlineExecutor())
+        asyncio.get_running_loop().set_default_executor(self.executor)
+        try:
+            await self._run()
+        finally:
+            await self._drop_calls()
+
+    async def _run(self) -> None:
         await self._start()
         for action in self.workload.begin():
             await self._finish(action)
@@ -140,6 +150,8 @@ class Simulation:
     async def _step(self) -> None:
         """Let something happen: a call, a commit, or the passing of time."""
         rng = self.rng
+        if rng.random() < 0.5:
+            self.executor.work()
         chance = rng.random()
         if len(self.tasks) >= _MAX_OPEN_CALLS or chance < 0.3:
             self._commit()
@@ -174,15 +186,17 @@ class Simulation:
             if error is not None and not isinstance(error, Unanswered):
                 raise Violation("unexpected error", repr(error)) from error
 
-    async def _finish(self, action: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(self, action: Coroutine[Any, Any, T]) -> T:
         """Make one call and wait for its answer, and for all that were open."""
-        self.tasks.add(asyncio.ensure_future(action))
+        task = asyncio.ensure_future(action)
+        self.tasks.add(task)
         for _ in range(_MAX_STEPS_TO_FINISH):
             await asyncio.sleep(0)
             self._commit()
+            self.executor.work()
             self._collect()
             if not self.tasks:
-                return
+                return task.result()
         raise Violation("answer", "a call was never answered")
 
     # Death, and what comes after it.
@@ -214,37 +228,77 @@ class Simulation:
             self.twin.committed = len(self.twin.events)
             self.history.note("*** closed")
         how = "power" if how == "power" else "kill"
+        await self._drop_calls()
+        self.committer = None
+        self.files = self.files.crash() if how == "power" else self.files.kill()
+        self.history.note(f"*** {how}")
+
+    async def _drop_calls(self) -> None:
         tasks = list(self.tasks)
         self.tasks.clear()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.committer = None
-        self.files = self.files.crash() if how == "power" else self.files.kill()
-        self.history.note(f"*** {how}")
 
     async def _check_stored(self) -> None:
         """What was answered before the start is there after it."""
         self.checker.check_definitions(self.store.machine)
         for queue in list(self.store.machine.queues.values()):
             if queue.source is None:
-                messages = await self._read_all(queue.name, queue.first, queue.next)
+                messages = await self._read_all(queue)
                 self.checker.check_stored(queue, messages)
 
-    async def _read_all(self, queue: str, start: int, stop: int) -> list[Message]:
-        return await self.store.read(queue, start, stop - start) if stop > start else []
+    async def _read_all(self, queue: Queue) -> list[Message]:
+        count = queue.next - queue.first
+        return await self._finish(self.store.read(queue.name, queue.first, count)) if count else []
 
     async def _end(self) -> None:
         """Drain everything, then account for every message."""
         self.files.fault = None
         await self._finish(drain(self.clients, self.clock))
         self.twin.check_same(self.store.machine, self.clock.now_ns())
+        await self._finish(self.store.close())
         if self.is_durable:
-            await self._finish(self.store.close())
             self.twin.committed = len(self.twin.events)
             self.files = self.files.kill()
             self.committer = None
-            await self._start()
+            is_damaged = self.rng.random() < 0.5 and self._damage()
+            try:
+                await self._start()
+            except CorruptLog as exc:
+                if not is_damaged:
+                    raise Violation("unexpected error", repr(exc)) from exc
+                self.history.note(f"*** refused to start: {exc}")
+                return
             self.twin.check_recovered(self.store.machine, self.clock.now_ns())
-            await self._check_stored()
-        await self._finish(self.store.close())
+            if is_damaged:
+                await self._check_undamaged()
+            else:
+                await self._check_stored()
+            await self._finish(self.store.close())
+
+    def _damage(self) -> bool:
+        """Flip a bit of what was stored. After an orderly end all of it was promised."""
+        files, rng = self.files, self.rng
+        name = rng.choice(files.names())
+        written = len(files.read(name).rstrip(b"\0"))
+        if not written:
+            return False
+        offset, bit = rng.randrange(written), rng.randrange(8)
+        files.flip(name, offset, bit)
+        self.history.note(f"*** bit {bit} at offset {offset} of {name} is flipped")
+        return True
+
+    async def _check_undamaged(self) -> None:
+        """It did start, so the damage is of no matter, or is found when the message is read."""
+        for queue in list(self.store.machine.queues.values()):
+            for index in range(queue.first, queue.next):
+                try:
+                    messages = await self._finish(self.store.read(queue.name, index, 1))
+                except Violation as exc:
+                    if not isinstance(exc.__cause__, CorruptLog):
+                        raise
+                    self.history.note(f"*** refused to read: {exc.__cause__}")
+                else:
+                    for message in messages:
+                        self.checker.identify(message)

@@ -7,8 +7,11 @@ checkpoint that forgets something is found even if no client would have noticed 
 
 from __future__ import annotations
 
+from array import array
 from random import Random
 from typing import Any
+
+import msgspec
 
 from penstock.core.events import Event
 from penstock.core.feed import Feed
@@ -25,7 +28,6 @@ _LEFT_OUT = {
     | {"dedup_order", "duplicates", "dependents"},
     Subscription: {"waiting_heap", "deadlines", "cursors", "pulled"},
     Feed: {"since"},
-    Counters: set(),
 }
 
 
@@ -125,8 +127,8 @@ def _plain(value: Any) -> Any:
             _flatten("", value, found)
             return found
         case Counters():
-            return value.as_dict()
-        case Runs():
+            return msgspec.structs.asdict(value)
+        case Runs() | array():
             return list(value)
         case dict():
             plain = {key: _plain(part) for key, part in value.items()}

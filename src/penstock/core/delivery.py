@@ -22,6 +22,7 @@ class Handout(NamedTuple):
     runs: list[Run]
     epoch: int
     deadline_ns: int | None
+    counts: dict[int, int]  # deliveries of those that were delivered before, this one included
 
 
 def receive(
@@ -75,6 +76,7 @@ def _lease(
 ) -> Handout:
     deadline_ns = _deadline(subscription, lease_seconds, now_ns)
     epoch = subscription.epoch + 1
+    counts = _counts(subscription, runs)
     machine.emit(
         ev.Delivered(
             at_ns=now_ns,
@@ -84,7 +86,19 @@ def _lease(
             deadline_ns=deadline_ns,
         )
     )
-    return Handout(subscription, runs, epoch, deadline_ns)
+    return Handout(subscription, runs, epoch, deadline_ns, counts)
+
+
+def _counts(subscription: Subscription, runs: list[Run]) -> dict[int, int]:
+    tried = subscription.attempts
+    if not tried:
+        return {}
+    return {
+        index: tried[index].deliveries + 1
+        for start, stop in runs
+        for index in range(start, stop)
+        if index in tried
+    }
 
 
 def poll(
@@ -115,6 +129,7 @@ def poll(
         end = runs[-1][1]
     deadline_ns = _deadline(subscription, None, now_ns)
     epoch = subscription.epoch + 1
+    counts = _counts(subscription, runs)
     machine.emit(
         ev.Polled(
             at_ns=now_ns,
@@ -125,7 +140,7 @@ def poll(
             stop=end,
         )
     )
-    return Handout(subscription, runs, epoch, deadline_ns) if runs else None
+    return Handout(subscription, runs, epoch, deadline_ns, counts) if runs else None
 
 
 def _first_unready(subscription: Subscription, begin: int, end: int) -> int:

@@ -23,6 +23,7 @@ __all__ = [
     "Expired",
     "Extended",
     "LeaseExpired",
+    "Lost",
     "Nacked",
     "Polled",
     "Published",
@@ -204,6 +205,14 @@ class Trimmed(_Event, frozen=True, tag=70):
     first: int
 
 
+class Lost(_Event, frozen=True, tag=71):
+    """These messages cannot be read any more. A repair writes it in their place."""
+
+    queue_id: int
+    first: int
+    count: int
+
+
 Event = (
     QueueCreated
     | QueueAltered
@@ -226,4 +235,5 @@ Event = (
     | Discarded
     | Released
     | Trimmed
+    | Lost
 )

@@ -73,6 +73,14 @@ class Feed:
         low = bisect_left(self.special, start)
         return self.special[low : bisect_left(self.special, stop, low)]
 
+    def lose(self, start: int, stop: int) -> None:
+        """Matches that cannot be read any more. They still count in `total`, as what is settled."""
+        self.matched.discard(start, stop)
+        for lane in self.lanes.values():
+            lane.discard(start, stop)
+        low = bisect_left(self.special, start)
+        del self.special[low : bisect_left(self.special, stop, low)]
+
     def trim(self, first: int) -> None:
         """Forget matches before an index, where keeping them costs anything."""
         if len(self.matched) > 1:

@@ -234,6 +234,14 @@ class Machine:
     def _trimmed(self, event: ev.Trimmed, place: Place) -> None:
         self.queues_by_id[event.queue_id].trim(event.first)
 
+    def _lost(self, event: ev.Lost, place: Place) -> None:
+        queue = self.queues_by_id[event.queue_id]
+        stop = event.first + event.count
+        if event.first >= queue.next:
+            queue.append_lost(event.first, stop, event.at_ns, place.locator, place.length)
+        else:
+            queue.lose(event.first, stop)
+
 
 _APPLY: dict[type, Any] = {
     ev.QueueCreated: Machine._queue_created,
@@ -257,4 +265,5 @@ _APPLY: dict[type, Any] = {
     ev.Discarded: Machine._discarded,
     ev.Released: Machine._released,
     ev.Trimmed: Machine._trimmed,
+    ev.Lost: Machine._lost,
 }

@@ -224,7 +224,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return to_datetime(self.failed_at_ns)
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message as the log keeps it. A dead letter keeps the id of the message that failed."""
 
     queue: str
@@ -279,21 +279,26 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
         return None if time_ns is None else to_datetime(time_ns)
 
 
-class Delivery(msgspec.Struct, frozen=True, kw_only=True):
-    """A message in flight. Settle it with `receipt` before `deadline`, or it comes again.
+class Delivery(Message, frozen=True, kw_only=True, gc=False):
+    """A message in flight. Settle it, or its `receipt`, before `deadline`, or it comes again.
 
     `deliveries` counts this one too. Without a deadline it comes again only on request.
     """
 
-    message: Message
     subscription_id: int
     epoch: int
     deliveries: int
     deadline_ns: int | None
 
     @property
+    def message(self) -> Message:
+        """The message itself, for those who want to say so."""
+        return self
+
+    @property
     def receipt(self) -> str:
-        return receipt_text(self.subscription_id, self.message.index, self.epoch)
+        """Names this delivery: for settling it from elsewhere."""
+        return receipt_text(self.subscription_id, self.index, self.epoch)
 
     @property
     def deadline(self) -> datetime | None:

@@ -376,6 +376,39 @@ class Queue:
         self.expiry_heap = [(expires_ns, index) for index, expires_ns in self.expiry.items()]
         heapify(self.expiry_heap)
 
+    def append_lost(
+        self, first: int, stop: int, created_ns: int, locator: int, length: int
+    ) -> None:
+        """Indexes that were given out, to messages that cannot be read: nobody is given them."""
+        self.timeline.append(first, created_ns, 0, locator, length)
+        self.next = stop
+        if self.source is not None:
+            self.letter_subscriptions.extend([0] * (stop - first))
+            self.letter_origins.extend([0] * (stop - first))
+
+    def lose(self, first: int, stop: int) -> None:
+        """Messages of the queue cannot be read any more: they expire, and so do their letters."""
+        for subscription in self.subscriptions.values():
+            subscription.settle(list(subscription.unsettled_within(first, stop)), "expired")
+        letters = self.dead_letters
+        if letters is not None and letters.default is not None:
+            reader = letters.default
+            gone = [
+                (index, index + 1)
+                for run in list(reader.unsettled_within(letters.first, letters.next))
+                for index in range(*run)
+                if first <= letters.letter(index).index < stop
+            ]
+            reader.settle(gone, "expired")
+        # A seek must not bring them back, nor a dedup key stand for one of them.
+        for feed in (self.everything, *self.feeds.values()):
+            feed.lose(first, stop)
+        for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
+            del self.dedup[key]
+        for places in (self.special, self.expiry, self.stragglers):
+            for index in [index for index in places if first <= index < stop]:
+                del places[index]
+
     def purge(self) -> None:
         """Settle everything for everybody and remove it, except what dead letters refer to."""
         self.purged += self.next - self.first

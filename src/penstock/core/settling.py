@@ -9,13 +9,18 @@ from penstock.core import events as ev
 from penstock.core.dead_letters import bury_or
 from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
+from penstock.core.message import Delivery
 from penstock.core.receipt import Receipt
 from penstock.core.retention import end_leases
 from penstock.core.runs import runs_of
 from penstock.core.subscription import Subscription
 from penstock.errors import InvalidArgument, InvalidReceipt
 
-__all__ = ["Outcome", "ack", "ack_up_to", "extend", "nack"]
+__all__ = ["Outcome", "Target", "ack", "ack_up_to", "extend", "nack"]
+
+
+Target = str | Delivery
+"""What is to be settled: a delivery, its receipt, or a message's id."""
 
 
 class Outcome(Enum):
@@ -28,12 +33,12 @@ class Outcome(Enum):
 
 
 def ack(
-    machine: Machine, queue_name: str, name: str, targets: Sequence[str], now_ns: int
+    machine: Machine, queue_name: str, name: str, targets: Sequence[Target], now_ns: int
 ) -> list[Outcome]:
-    """Settle deliveries. Targets are receipts or message ids; an outcome for each.
+    """Settle deliveries. Targets are deliveries, receipts or message ids; an outcome each.
 
-    By receipt: that delivery and no later one. A late ack counts as long as nobody else got the
-    message. By id: whatever state it is in. Both are idempotent.
+    By delivery or receipt: that delivery and no later one. A late ack counts as long as nobody
+    else got the message. By id: whatever state it is in. Both are idempotent.
     """
     subscription = machine.subscription(queue_name, name)
     done = _all_leased(subscription, targets)
@@ -53,25 +58,22 @@ def ack(
     return outcomes
 
 
-def _all_leased(subscription: Subscription, targets: Sequence[str]) -> list[int] | None:
-    """The indexes, in the usual case that every target is the receipt of a live lease."""
-    leases = subscription.leases
-    prefix = f"{subscription.id}."
-    skip = len(prefix)
+def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
+    """The indexes, in the usual case that every target is a live delivery of this subscription."""
+    leases, own_id = subscription.leases, subscription.id
     indexes: list[int] = []
-    try:
-        for target in targets:
-            head, _, epoch = target.rpartition(".")
-            index = int(head[skip:])
-            if leases[index][0] != int(epoch) or not head.startswith(prefix):
+    for target in targets:
+        if isinstance(target, Delivery):
+            lease = leases.get(target.index)
+            if lease is None or lease[0] != target.epoch or target.subscription_id != own_id:
                 return None
-            indexes.append(index)
-    except (KeyError, ValueError):
-        return None
+            indexes.append(target.index)
+        else:
+            return None
     return indexes
 
 
-def _ack_one(subscription: Subscription, target: str) -> tuple[int, Outcome]:
+def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:
     index, epoch = _find(subscription, target)
     if index is None:
         return 0, Outcome.NOT_FOUND
@@ -81,14 +83,17 @@ def _ack_one(subscription: Subscription, target: str) -> tuple[int, Outcome]:
     return index, _without_lease(subscription, index, epoch)
 
 
-def _find(subscription: Subscription, target: str) -> tuple[int | None, int | None]:
+def _find(subscription: Subscription, target: Target) -> tuple[int | None, int | None]:
     """Index and epoch that a target names; no epoch for a message id."""
-    if len(target) == 36 and target[8] == "-":
+    if isinstance(target, Delivery):
+        receipt = Receipt(target.subscription_id, target.index, target.epoch)
+    elif len(target) == 36 and target[8] == "-":
         return subscription.queue.index_of(target), None
-    receipt = Receipt.parse(target)
+    else:
+        receipt = Receipt.parse(target)
     if receipt.subscription_id != subscription.id:
         raise InvalidReceipt(
-            f"receipt {target!r} does not belong to subscription {subscription.name!r} "
+            f"receipt {receipt.text!r} does not belong to subscription {subscription.name!r} "
             f"of queue {subscription.queue.name!r}"
         )
     return receipt.index, receipt.epoch
@@ -127,7 +132,7 @@ def nack(
     machine: Machine,
     queue_name: str,
     name: str,
-    targets: Sequence[str],
+    targets: Sequence[Target],
     delay_seconds: float | None,
     reason: str,
     now_ns: int,
@@ -169,7 +174,7 @@ def extend(
     machine: Machine,
     queue_name: str,
     name: str,
-    targets: Sequence[str],
+    targets: Sequence[Target],
     seconds: float,
     now_ns: int,
 ) -> list[Outcome]:
@@ -191,7 +196,7 @@ def extend(
 
 
 def _leased(
-    machine: Machine, subscription: Subscription, targets: Sequence[str], now_ns: int
+    machine: Machine, subscription: Subscription, targets: Sequence[Target], now_ns: int
 ) -> tuple[list[Outcome], list[int]]:
     """Outcomes, and the indexes of the targets that are in flight now."""
     end_leases(machine, subscription, now_ns)

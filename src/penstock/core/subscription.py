@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 __all__ = ["Attempts", "Lease", "Subscription", "cut"]
 
 
+# More epochs than a gap in the history can hide: no segment holds as many events.
+_LOST_EPOCHS = 2**32
+
+
 class Lease(NamedTuple):
     """A delivery in flight. `deliveries` counts it too."""
 
@@ -162,6 +166,34 @@ class Subscription:
             self.parents_passed(index, self.queue.next)
         for child in self.children:
             child.parents_passed(0, index)
+
+    def start_over(self) -> None:
+        """After a gap in the history: all that is not known to be settled is delivered again.
+
+        What was in flight or waiting is ready. How often it was delivered is still known; the
+        receipts given out are void, also those whose delivery is lost in the gap.
+        """
+        attempts = self.attempts | {
+            index: Attempts(lease.deliveries, 0, "") for index, lease in self.leases.items()
+        }
+        opened = self.opened
+        begin = min(self.floor, self.start)
+        self.cursors = dict.fromkeys(self.feed.lanes, begin)
+        self.polled = begin
+        self.pulled = begin
+        self.ready, self.waiting, self.waiting_heap, self.groups = {}, {}, [], {}
+        # Empty while messages are admitted: one that was tried is taken to be ready already.
+        self.leases, self.deadlines, self.attempts = {}, [], {}
+        self.epoch += _LOST_EPOCHS
+        if self.parents:
+            self.opened = self.settled.copy()
+            for run in self.dead:
+                self.opened.discard(*run)
+            self.parents_passed(0, self.queue.next)
+            for run in opened:
+                self.open(*run)
+        self._pull()
+        self.attempts = {i: tried for i, tried in attempts.items() if not self.is_settled(i)}
 
     # Reading the state.
 

@@ -16,7 +16,7 @@ import msgspec
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message
 from penstock.core.publishing import NewBatch, PublishResult
-from penstock.core.settling import Outcome
+from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
 
 __all__ = [
@@ -108,15 +108,15 @@ Change = (
 
 
 class Ack(_Value, frozen=True, kw_only=True):
-    """Targets are receipts or message ids."""
+    """Targets are deliveries, receipts or message ids."""
 
-    targets: Sequence[str]
+    targets: Sequence[Target]
 
 
 class Nack(_Value, frozen=True, kw_only=True):
     """Without `delay_seconds` the subscription's backoff decides."""
 
-    targets: Sequence[str]
+    targets: Sequence[Target]
     delay_seconds: float | None = None
     reason: str = ""
 
@@ -124,7 +124,7 @@ class Nack(_Value, frozen=True, kw_only=True):
 class Extend(_Value, frozen=True, kw_only=True):
     """The leases end `seconds` from now."""
 
-    targets: Sequence[str]
+    targets: Sequence[Target]
     seconds: float
 
 

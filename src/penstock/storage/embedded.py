@@ -25,7 +25,6 @@ from penstock.core.queue import Queue
 from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
-from penstock.core.subscription import Lease
 from penstock.errors import MessageNotFound, StorageClosed, StorageError
 from penstock.storage import base
 from penstock.storage.gathering import Gathering
@@ -203,29 +202,8 @@ class EmbeddedStore:
     async def _hand_out(self, handout: delivery.Handout | None) -> list[Delivery]:
         if handout is None:
             return []
-        subscription, runs, epoch, deadline_ns = handout
-        first = Lease(epoch, deadline_ns, 1)
-        leases = subscription.leases
-        counts = {
-            index: lease.deliveries
-            for start, stop in runs
-            for index in range(start, stop)
-            if (lease := leases.get(index, first)) is not None and lease.deliveries != 1
-        }
         await self._commit()
-        messages = self._reader.read_nowait(subscription.queue, runs)
-        if messages is None:
-            messages = await self._reader.read(subscription.queue, runs)
-        return [
-            Delivery(
-                message=message,
-                subscription_id=subscription.id,
-                epoch=epoch,
-                deliveries=counts.get(message.index, 1),
-                deadline_ns=deadline_ns,
-            )
-            for message in messages
-        ]
+        return await self._reader.deliver(handout)
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]

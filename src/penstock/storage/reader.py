@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from penstock.core.delivery import Handout
 from penstock.core.events import DeadLettered, Event, Published
 from penstock.core.machine import Place
-from penstock.core.message import PLAIN, DeadLetter, Message
+from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
 
@@ -20,7 +21,9 @@ class MessageSource(Protocol):
         """An event at hand; None when it takes I/O to get it."""
         ...
 
-    async def load(self, place: Place) -> Event: ...
+    async def load(self, place: Place) -> Event | None:
+        """None when it was never stored, because the storage failed."""
+        ...
 
 
 class _Part(NamedTuple):
@@ -32,42 +35,64 @@ class _Part(NamedTuple):
     created_ns: int
 
 
+class Piece(NamedTuple):
+    """Messages at hand: a part of a publish. With `letter` it is one that failed."""
+
+    published: Published
+    start: int
+    stop: int
+    created_ns: int
+    letter: DeadLettered | None
+
+
 class MessageReader:
     """Reads by index. What a queue no longer holds is left out."""
 
     def __init__(self, source: MessageSource) -> None:
         self._source = source
 
+    async def read(self, queue: Queue, runs: list[Run]) -> list[Message]:
+        return _messages(queue, await self._pieces(queue, runs))
+
     def read_nowait(self, queue: Queue, runs: list[Run]) -> list[Message] | None:
         """None when any part of it takes I/O."""
-        messages: list[Message] = []
+        pieces = self._pieces_nowait(queue, runs)
+        return None if pieces is None else _messages(queue, pieces)
+
+    async def deliver(self, handout: Handout) -> list[Delivery]:
+        queue = handout.subscription.queue
+        pieces = self._pieces_nowait(queue, handout.runs)
+        if pieces is None:
+            pieces = await self._pieces(queue, handout.runs)
+        return _deliveries(queue, pieces, handout)
+
+    def _pieces_nowait(self, queue: Queue, runs: list[Run]) -> list[Piece] | None:
+        pieces: list[Piece] = []
         for run in runs:
-            for part in _parts(queue, run):
-                event = self._source.load_nowait(part.place)
+            for place, start, stop, created_ns in _parts(queue, run):
+                event = self._source.load_nowait(place)
                 if event is None:
                     return None
                 if isinstance(event, Published):
-                    _add_messages(messages, queue, event, part)
+                    pieces.append(Piece(event, start, stop, created_ns, None))
                 elif isinstance(event, DeadLettered) and queue.source is not None:
-                    origins = self.read_nowait(queue.source, [(event.index, event.index + 1)])
+                    origins = self._pieces_nowait(queue.source, [(event.index, event.index + 1)])
                     if origins is None:
                         return None
-                    messages += [_letter(queue, event, origin) for origin in origins]
-        return messages
+                    pieces += [origin._replace(letter=event) for origin in origins]
+        return pieces
 
-    async def read(self, queue: Queue, runs: list[Run]) -> list[Message]:
-        messages: list[Message] = []
+    async def _pieces(self, queue: Queue, runs: list[Run]) -> list[Piece]:
+        pieces: list[Piece] = []
         for run in runs:
-            for part in _parts(queue, run):
-                event = self._source.load_nowait(part.place)
-                if event is None:
-                    event = await self._source.load(part.place)
+            for place, start, stop, created_ns in _parts(queue, run):
+                event = self._source.load_nowait(place) or await self._source.load(place)
                 if isinstance(event, Published):
-                    _add_messages(messages, queue, event, part)
+                    pieces.append(Piece(event, start, stop, created_ns, None))
                 elif isinstance(event, DeadLettered) and queue.source is not None:
-                    origins = await self.read(queue.source, [(event.index, event.index + 1)])
-                    messages += [_letter(queue, event, origin) for origin in origins]
-        return messages
+                    origins = await self._pieces(queue.source, [(event.index, event.index + 1)])
+                    pieces += [origin._replace(letter=event) for origin in origins]
+        return pieces
 
 
 def _parts(queue: Queue, run: Run) -> list[_Part]:
@@ -90,37 +115,71 @@ def _parts(queue: Queue, run: Run) -> list[_Part]:
     ]
 
 
-def _add_messages(messages: list[Message], queue: Queue, event: Published, part: _Part) -> None:
-    first, name, salt, created_ns = event.first, queue.name, queue.salt, part.created_ns
-    bodies, envelopes = event.bodies, event.envelopes
-    messages.extend(
-        Message(
-            queue=name,
-            index=index,
-            created_at_ns=created_ns,
-            salt=salt,
-            body=bodies[index - first],
-            envelope=PLAIN if envelopes is None else envelopes[index - first],
-        )
-        for index in range(part.start, part.stop)
-    )
+def _messages(queue: Queue, pieces: list[Piece]) -> list[Message]:
+    name, salt = queue.name, _salt(queue)
+    messages: list[Message] = []
+    for piece in pieces:
+        event = piece.published
+        first, bodies, envelopes = event.first, event.bodies, event.envelopes
+        dead_letter = _dead_letter(queue, piece.letter)
+        messages += [
+            Message(
+                queue=name,
+                index=piece.letter.letter_index if piece.letter else index,
+                created_at_ns=piece.created_ns,
+                salt=salt,
+                body=bodies[index - first],
+                envelope=PLAIN if envelopes is None else envelopes[index - first],
+                dead_letter=dead_letter,
+            )
+            for index in range(piece.start, piece.stop)
+        ]
+    return messages
 
 
-def _letter(letters: Queue, event: DeadLettered, origin: Message) -> Message:
-    """A dead letter is the message that failed, with the reason."""
-    return Message(
-        queue=letters.name,
-        index=event.letter_index,
-        created_at_ns=origin.created_at_ns,
-        salt=origin.salt,
-        body=origin.body,
-        envelope=origin.envelope,
-        dead_letter=DeadLetter(
-            queue=origin.queue,
-            subscription=event.subscription,
-            index=event.index,
-            deliveries=event.deliveries,
-            reason=event.reason,
-            failed_at_ns=event.at_ns,
-        ),
+def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Delivery]:
+    name, salt = queue.name, _salt(queue)
+    subscription_id = handout.subscription.id
+    epoch, deadline_ns, counts = handout.epoch, handout.deadline_ns, handout.counts
+    deliveries: list[Delivery] = []
+    for piece in pieces:
+        event = piece.published
+        first, bodies, envelopes = event.first, event.bodies, event.envelopes
+        created_ns, letter = piece.created_ns, piece.letter
+        dead_letter = _dead_letter(queue, letter)
+        for at in range(piece.start, piece.stop):
+            index = letter.letter_index if letter else at
+            deliveries.append(
+                Delivery(
+                    queue=name,
+                    index=index,
+                    created_at_ns=created_ns,
+                    salt=salt,
+                    body=bodies[at - first],
+                    envelope=PLAIN if envelopes is None else envelopes[at - first],
+                    dead_letter=dead_letter,
+                    subscription_id=subscription_id,
+                    epoch=epoch,
+                    deliveries=counts.get(index, 1),
+                    deadline_ns=deadline_ns,
+                )
+            )
+    return deliveries
+
+
+def _salt(queue: Queue) -> int:
+    """A dead letter keeps the id that it had, so it has the salt of the queue it came from."""
+    return queue.source.salt if queue.source is not None else queue.salt
+
+
+def _dead_letter(queue: Queue, letter: DeadLettered | None) -> DeadLetter | None:
+    if letter is None or queue.source is None:
+        return None
+    return DeadLetter(
+        queue=queue.source.name,
+        subscription=letter.subscription,
+        index=letter.index,
+        deliveries=letter.deliveries,
+        reason=letter.reason,
+        failed_at_ns=letter.at_ns,
     )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from contextlib import suppress
 
 from penstock.core.events import Event
 from penstock.core.machine import Place
-from penstock.errors import CorruptLog
+from penstock.errors import CorruptLog, StorageFailed
 from penstock.storage.base import Durability
 from penstock.storage.wal import codec
 from penstock.storage.wal.committer import Committer
@@ -56,7 +57,10 @@ class WalJournal:
         await self._committer.call(lambda: self._log.reserve(needed))
 
     def submit(self) -> asyncio.Future[None] | None:
-        return self._committer.submit() if self._log.written < self._log.end else None
+        log = self._log
+        if log.written < log.end or log.failure is not None:
+            return self._committer.submit()
+        return None
 
     def _remember(self, locator: int, event: Event, length: int) -> None:
         cache = self._cache
@@ -78,9 +82,12 @@ class WalJournal:
             return None
         return self._decoded(place, decode(memoryview(data)), name)
 
-    async def load(self, place: Place) -> Event:
+    async def load(self, place: Place) -> Event | None:
         if place.locator >= self._log.written:
-            await self._committer.submit()
+            with suppress(StorageFailed):
+                await self._committer.submit()
+            if place.locator >= self._log.written:
+                return None  # its publish was refused; all that was stored can still be read
         name, offset = self._where(place)
         loop = asyncio.get_running_loop()
         data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)

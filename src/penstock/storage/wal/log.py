@@ -246,10 +246,8 @@ class Log:
         try:
             self._tail.allocate_spare(max(self.segment_bytes, size + _SEGMENT_OVERHEAD_BYTES))
         except OSError as exc:
-            if not is_no_space(exc):
-                raise self._fail(exc) from exc
-            self._is_disk_full = True
-            raise _disk_full(self.segment_bytes) from exc
+            self._is_disk_full = is_no_space(exc)
+            raise self.refusal(exc) from exc
         self._is_disk_full = False
 
     def prepare(self) -> None:
@@ -360,6 +358,14 @@ class Log:
             raise _failed(self._failure) from self._failure
         if self._is_closed:
             raise StorageClosed("the log was closed: open the store again")
+
+    def refusal(self, exc: OSError) -> StorageError:
+        """The error for a failure of the disk that is not in the log itself.
+
+        Without space the log goes on as it is. After any other failure nothing that the disk says
+        can be relied on, so the log has failed as well.
+        """
+        return _disk_full(self.segment_bytes) if is_no_space(exc) else self._fail(exc)
 
     def _fail(self, exc: Exception) -> StorageError:
         """Refuse everything from now on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.core.events import DeadLettered, Published
+from penstock.core.events import DeadLettered, Lost, Published
 from penstock.core.machine import Machine, Place
 from penstock.core.snapshot import restore
 from penstock.core.timeline import Batch, Timeline
@@ -108,6 +108,10 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
         elif isinstance(event, DeadLettered):
             timelines.setdefault(event.dead_letter_queue_id, Timeline()).append(
                 event.letter_index, event.at_ns, 0, position_of(segment, offset), length
+            )
+        elif isinstance(event, Lost):
+            timelines.setdefault(event.queue_id, Timeline()).append(
+                event.first, event.at_ns, 0, position_of(segment, offset), length
             )
     if scan.offset < len(data) and scan.ending is not record.Ending.END:
         raise CorruptLog(

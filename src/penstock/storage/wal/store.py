@@ -7,6 +7,7 @@ import secrets
 import sys
 from collections.abc import Callable
 from random import Random
+from typing import TypeVar
 
 import msgspec
 
@@ -43,6 +44,8 @@ from penstock.storage.wal.segment import (
 __all__ = ["DEFAULT_CACHE_BYTES", "WalStore"]
 
 DEFAULT_CACHE_BYTES = 32 * 2**20
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -129,7 +132,7 @@ class WalStore(EmbeddedStore):
             store._segments = list(found.checkpoint.segments)
             store._checkpointed = found.checkpoint.segment
             journal.packs = dict(found.checkpoint.packs)
-        await writer.call(store._sweep)
+        await store._on_disk(store._sweep)
         return store
 
     async def tick(self) -> None:
@@ -151,7 +154,16 @@ class WalStore(EmbeddedStore):
         finally:
             self._is_checkpointing = False
 
+    async def _on_disk(self, function: Callable[[], T]) -> T:
+        """Run it where commits run. Raises `DiskFull` or `StorageFailed`."""
+        try:
+            return await self._committer.call(function)
+        except OSError as exc:
+            raise self._log.refusal(exc) from exc
+
     async def _checkpoint(self) -> None:
+        # A full disk is found here: to begin a segment without the space for it is fatal.
+        await self._on_disk(self._log.reserve)
         segment = self._log.roll()
         if segment == self._checkpointed:
             return
@@ -177,11 +189,11 @@ class WalStore(EmbeddedStore):
                 save(self._files, index_name(number), encode(named))
             save(self._files, checkpoint_name(segment), encoded)
 
-        await self._committer.call(write)
+        await self._on_disk(write)
         self._segments = needed
         self._checkpointed = segment
         self._wal.packs = packs
-        await self._committer.call(self._sweep)
+        await self._on_disk(self._sweep)
 
     def _seal(self, number: int) -> None:
         """A checkpoint relies on the segments before it, so they are synced in every mode."""
@@ -243,7 +255,7 @@ class WalStore(EmbeddedStore):
             save(self._files, index_name(number), encode(build_index(self._files, number, name)))
             return moved
 
-        moved = await self._committer.call(write)
+        moved = await self._on_disk(write)
         self._wal.forget(number)
         compaction.relocate(self.machine, number, moved)
         self._wal.packs[number] = name

@@ -1,0 +1,145 @@
+"""Reading a file of the log past what is damaged in it.
+
+A start stops at the first bytes that are no record. To see how much is damaged, or to keep what is
+not, one has to find the next record behind the damage. Three things are trusted to say where it is,
+in this order, and each only if there is a good record at that place:
+
+1. the length that the damaged record states;
+2. the index of the segment, which knows where messages begin;
+3. the next sync mark, which opens a group of records. Its salt never leaves the directory.
+
+Nothing else is: a message may hold bytes that look like a record, and whoever sent it must not be
+able to have them taken for one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from penstock.storage.wal import record
+from penstock.storage.wal.segment import HEADER_BYTES, position_of
+
+__all__ = ["Damage", "Found", "Gap", "Walk"]
+
+_ZEROS = bytes(1 << 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Damage:
+    """Something that is not as it was written. ``bytes`` is how much of the file it takes."""
+
+    file: str
+    offset: int
+    bytes: int
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file} at offset {self.offset}: {self.problem}"
+
+
+class Found(NamedTuple):
+    """A good record. ``payload`` is a view of the whole file: copy what you keep."""
+
+    offset: int
+    kind: int
+    payload: memoryview
+
+    @property
+    def length(self) -> int:
+        """Header included."""
+        return record.HEADER_BYTES + len(self.payload)
+
+
+class Gap(NamedTuple):
+    """Bytes ``start <= offset < stop`` that are damaged; what was in them is not known."""
+
+    start: int
+    stop: int
+
+
+class Walk:
+    """The records of one file, sync marks left out, and the gaps between them. Iterate once.
+
+    ``promised`` is a position below which all was durable, as others say; the marks in the file are
+    looked at too. Damage that nobody vouches for is the torn end of the log: it is no gap, and the
+    walk ends before it. ``hints`` are offsets where records are known to begin.
+
+    In the end ``end`` is where the good records end, and ``torn_bytes`` what is to be cut off there.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        *,
+        segment: int,
+        salt: bytes,
+        promised: int = 0,
+        hints: Sequence[int] = (),
+    ) -> None:
+        self.end = HEADER_BYTES
+        self.torn_bytes = 0
+        self._data = data
+        self._segment = segment
+        self._salt = salt
+        self._promised = promised
+        self._hints = sorted(hints)
+
+    def __iter__(self) -> Iterator[Found | Gap]:
+        data, view = self._data, memoryview(self._data)
+        at = min(HEADER_BYTES, len(data))
+        while True:
+            scan = record.Scan(view, at)
+            for offset, kind, payload in scan:
+                if kind != record.MARK:
+                    yield Found(offset, kind, payload)
+            broken = self.end = scan.offset
+            if self._is_torn(broken):
+                is_allocated = _is_zeros(data, broken)
+                self.torn_bytes = 0 if is_allocated else len(data) - broken
+                return
+            found = self._resume(broken)
+            at = self.end = len(data) if found is None else found
+            yield Gap(broken, at)
+            if found is None:
+                return
+
+    def _is_torn(self, offset: int) -> bool:
+        """Whether nobody ever vouched for what follows."""
+        marks = record.find_marks(self._data, offset, self._salt)
+        promised = max([self._promised, *marks])
+        return promised <= position_of(self._segment, offset)
+
+    def _resume(self, broken: int) -> int | None:
+        """Where the records go on behind a damaged one."""
+        data, view = self._data, memoryview(self._data)
+        if broken + record.HEADER_BYTES <= len(data):
+            stated = broken + record.size_at(data[broken : broken + 4])
+            if stated < len(data) and _is_record(view, stated):
+                return stated
+        for hint in self._hints[bisect_right(self._hints, broken) :]:
+            if _is_record(view, hint):
+                return hint
+        found = data.find(self._salt, broken + 1)
+        while found >= 0:
+            start = found - record.HEADER_BYTES
+            if start > broken:
+                mark = record.decode(view, start)
+                if not isinstance(mark, record.Ending) and mark.kind == record.MARK:
+                    return start
+            found = data.find(self._salt, found + 1)
+        return None
+
+
+def _is_record(view: memoryview, offset: int) -> bool:
+    return not isinstance(record.decode(view, offset), record.Ending)
+
+
+def _is_zeros(data: bytes, offset: int) -> bool:
+    for start in range(offset, len(data), len(_ZEROS)):
+        chunk = data[start : start + len(_ZEROS)]
+        if chunk != _ZEROS[: len(chunk)]:
+            return False
+    return True
