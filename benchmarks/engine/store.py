@@ -67,6 +67,5 @@ async def receive_and_ack(
     """Receive up to `limit` and ack them all; returns how many there were."""
     deliveries = await broker.receive(QUEUE, subscription=subscription, limit=limit)
     if deliveries:
-        receipts = [delivery.receipt for delivery in deliveries]
-        await broker.ack(QUEUE, receipts, subscription=subscription)
+        await broker.ack(QUEUE, deliveries, subscription=subscription)
     return len(deliveries)

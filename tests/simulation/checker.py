@@ -158,11 +158,12 @@ class Checker:
                     raise Violation("filter", f"{reader} was given {message.index}", reader.words)
                 if sent.not_before_ns is not None and call.asked_ns < sent.not_before_ns:
                     raise Violation("too early", f"{reader} {message.index}", reader.words)
-                if not self._was_given(reader, message.index, call.answered):
+                if delivery.deliveries == 1 and not self._was_given(reader, message.index, call):
                     for parent in parents:
                         self._check_parent(reader, self.reader(parent), queue, message, sent, call)
-            fifo = queue.config.fifo and message.dead_letter is None
-            reader.give(call, delivery, sent, fifo=fifo)
+            # Where retention may settle what is in flight, nobody can tell which leases live.
+            in_groups = queue.config.fifo and queue.config.retain_unsettled
+            reader.give(call, delivery, sent, in_groups=in_groups and message.dead_letter is None)
 
     def check_order(self, call: Call, reader: str, deliveries: Sequence[Delivery]) -> None:
         """A receive gives by priority, then index."""
@@ -170,10 +171,10 @@ class Checker:
         if keys != sorted(keys):
             raise Violation("order", f"{reader} at {call.asked}: {keys}", [reader])
 
-    def _was_given(self, reader: Reader, index: int, answered: int) -> bool:
+    def _was_given(self, reader: Reader, index: int, call: Call) -> bool:
         """What was given once is not held back again, unless its subscription began anew."""
         return any(
-            not reader.was_sought(given.call.asked, answered)
+            not reader.was_surely_sought(given.call.asked, call.asked)
             for given in reader.trails[index].given
         )
 
@@ -182,18 +183,16 @@ class Checker:
     ) -> None:
         index = message.index
         assert call.answered is not None
-        trail, above = child.trails[index], parent.trails[index]
         if (
             not parent.wants(sent)
             or parent.may_have_settled(index, call.answered)
-            or trail.releases
+            or child.trails[index].releases
             or self.may_have_expired(queue, sent, message.created_at_ns, call.asked_ns)
         ):
             return
         subscription = queue.subscriptions.get(child.name)
-        ignores = subscription is not None and subscription.config.on_dead_parent == "ignore"
-        if ignores and (above.given or parent.had_parents):
-            return
+        if subscription is not None and subscription.config.on_dead_parent == "ignore":
+            return  # it may be a dead letter of the parent, of a delivery that nobody got
         raise Violation(
             "dependency",
             f"{child} was given {index}, which {parent} had not settled",

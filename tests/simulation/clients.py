@@ -334,8 +334,6 @@ class Clients:
                     checker.reader(subscription).ranges.append(purge)
             case base.DeleteSubscription(subscription=name) if name in queue.subscriptions:
                 checker.deleted_readers[queue.subscriptions[name].id] = call
-            case base.AlterSubscription(subscription=name) if name in queue.subscriptions:
-                checker.reader(queue.subscriptions[name]).had_parents |= "after" in change.changes
             case base.Seek(subscription=name, start=start) if name in queue.subscriptions:
                 stop = definitions.resolve_start(queue, start)
                 reader = checker.reader(queue.subscriptions[name])

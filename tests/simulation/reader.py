@@ -64,7 +64,6 @@ class Reader:
         self.groups: defaultdict[str, list[Given]] = defaultdict(list)
         self.seeks: list[Range] = []
         self.ranges: list[Range] = []  # acks up to an index, and purges
-        self.had_parents = bool(subscription.config.after)
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
@@ -87,6 +86,10 @@ class Reader:
 
     def was_sought(self, after: float, before: float) -> bool:
         return any(seek.call.may_fall_between(after, before) for seek in self.seeks)
+
+    def was_surely_sought(self, after: int, before: int) -> bool:
+        calls = [seek.call for seek in self.seeks]
+        return any(c.asked > after and c.answered and c.answered < before for c in calls)
 
     def was_reset(self, index: int, after: float, before: float) -> bool:
         """Whether the message may have come back: its subscription was sought, it was replayed."""
@@ -120,7 +123,7 @@ class Reader:
 
     # A client was answered.
 
-    def give(self, call: Call, delivery: Delivery, sent: Sent, *, fifo: bool) -> Given:
+    def give(self, call: Call, delivery: Delivery, sent: Sent, *, in_groups: bool) -> Given:
         """Check a delivery against all that happened before it, then remember it."""
         assert call.answered is not None
         index = delivery.message.index
@@ -135,7 +138,7 @@ class Reader:
         trail = self.trails[index]
         for problem in self._problems(trail, given, call, call.answered):
             raise Violation(problem[0], f"{self} message {index}, {problem[1]}", self.words)
-        if fifo and sent.group is not None:
+        if in_groups and sent.group is not None:
             self._check_group(sent.group, given, call)
             self.groups[sent.group].append(given)
         # Kept in the order in which they took effect, which is that of asking.

@@ -28,11 +28,19 @@ def run_seed(seed: int, plan: Plan | None = None, *, verbose: bool = False) -> F
     try:
         asyncio.run(simulation.run())
     except Violation as exc:
-        lines = [f"seed {seed} broke an invariant.", "", str(exc)]
-        if exc.__cause__ is not None:
-            lines += ["", "".join(traceback.format_exception(exc.__cause__)).rstrip()]
-        lines += ["", "The history that matters, with the moments in brackets:"]
-        lines.append(simulation.history.about(exc.words))
-        invariant = str(exc).partition(":")[0]
-        return Failure(seed=seed, invariant=invariant, report="\n".join(lines))
+        return _failure(seed, exc, simulation)
+    except Exception as exc:
+        violation = Violation("unexpected error", repr(exc))
+        violation.__cause__ = exc
+        return _failure(seed, violation, simulation)
     return None
+
+
+def _failure(seed: int, violation: Violation, simulation: Simulation) -> Failure:
+    lines = [f"seed {seed} broke an invariant.", "", str(violation)]
+    if violation.__cause__ is not None:
+        lines += ["", "".join(traceback.format_exception(violation.__cause__)).rstrip()]
+    lines += ["", "The history that matters, with the moments in brackets:"]
+    lines.append(simulation.history.about(violation.words))
+    invariant = str(violation).partition(":")[0]
+    return Failure(seed=seed, invariant=invariant, report="\n".join(lines))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -274,7 +275,8 @@ class Workload:
             return None
         queue = subscription.queue
         moment = to_datetime(self.clients.history.clock.now_ns() - 30 * NANOSECONDS)
-        start = self.rng.choice(["earliest", "latest", self._index(queue), moment])
+        starts: list[str | int | datetime] = ["earliest", "latest", self._index(queue), moment]
+        start = self.rng.choice(starts)
         return self.clients.define(
             base.Seek(queue=queue.name, subscription=subscription.name, start=start)
         )
@@ -322,7 +324,8 @@ class Workload:
         if queue is None:
             return None
         config = self._subscription_config(list(queue.subscriptions))
-        start = self.rng.choice(["earliest", "latest", self._index(queue)])
+        starts: list[str | int] = ["earliest", "latest", self._index(queue)]
+        start = self.rng.choice(starts)
         name = self.rng.choice(_SUBSCRIPTIONS)
         return self.clients.create_subscription(queue.name, name, config, start)
 

@@ -22,6 +22,14 @@ def _check_positive(name: str, value: float | None) -> None:
         raise InvalidArgument(f"{name} is {value}: use a number above 0, or leave it out")
 
 
+def _check_types(config: msgspec.Struct) -> None:
+    """A struct takes whatever it is given; decoding one does not."""
+    try:
+        msgspec.convert(msgspec.structs.asdict(config), type(config))
+    except msgspec.ValidationError as exc:
+        raise InvalidArgument(f"a setting has the wrong type: {exc}") from exc
+
+
 class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings of a queue.
 
@@ -47,6 +55,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def check(self) -> None:
         """Raises `InvalidArgument`."""
+        _check_types(self)
         for name in (
             "max_messages",
             "max_bytes",
@@ -86,6 +95,7 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     def check(self) -> None:
         """Raises `InvalidArgument`."""
+        _check_types(self)
         _check_positive("lease_seconds", self.lease_seconds)
         _check_positive("max_in_flight", self.max_in_flight)
         _check_positive("max_deliveries", self.max_deliveries)

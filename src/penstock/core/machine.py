@@ -110,6 +110,7 @@ class Machine:
                 del self.queues_by_id[gone.id]
                 for subscription in gone.subscriptions.values():
                     del self.subscriptions[subscription.id]
+                gone.vanish()
 
     def _queue_purged(self, event: ev.QueuePurged, place: Place) -> None:
         self.queues_by_id[event.queue_id].purge()

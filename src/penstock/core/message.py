@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -40,11 +40,11 @@ _MILLISECONDS = 1_000_000
 
 def to_datetime(time_ns: int) -> datetime:
     """An aware datetime, to the microsecond."""
-    return datetime.fromtimestamp(time_ns // 1000 / 1e6, UTC)
+    return _EPOCH + timedelta(microseconds=time_ns // 1000)
 
 
 def to_nanoseconds(moment: datetime) -> int:
-    """Nanoseconds since 1970; raises `InvalidArgument` for a datetime without a zone."""
+    """Nanoseconds since 1970; raises `InvalidArgument` for one without a zone or beyond 64 bits."""
     if moment.tzinfo is None:
         raise InvalidArgument(
             f"the time {moment.isoformat()} has no zone: pass an aware datetime, "
@@ -52,7 +52,12 @@ def to_nanoseconds(moment: datetime) -> int:
         )
     # Whole microseconds first: a float of seconds would lose the last digits.
     delta = moment - _EPOCH
-    return ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1000
+    time_ns = ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1000
+    if not -(2**63) <= time_ns < 2**63:
+        raise InvalidArgument(
+            f"the time {moment.isoformat()} is out of reach: use one from 1678 to 2261"
+        )
+    return time_ns
 
 
 def message_id(created_ns: int, index: int, salt: int) -> str:

@@ -46,8 +46,13 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
-    if all(type(message) is bytes and len(message) <= MAX_BODY_BYTES for message in messages):
-        return _checked(NewBatch(list(messages), None, None))  # type: ignore[arg-type]
+    for message in messages:
+        if type(message) is not bytes or len(message) > MAX_BODY_BYTES:
+            return _checked(_prepare_each(messages))
+    return _checked(NewBatch(list(messages), None, None))  # type: ignore[arg-type]
+
+
+def _prepare_each(messages: Sequence[NewMessage | bytes]) -> NewBatch:
     bodies: list[bytes] = []
     envelopes: list[Envelope] = []
     for message in messages:
@@ -65,7 +70,7 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         check_body(body)
     plain = all(envelope is PLAIN for envelope in envelopes)
     heads = None if plain else [b"" if e is PLAIN else encode_envelope(e) for e in envelopes]
-    return _checked(NewBatch(bodies, None if plain else envelopes, heads))
+    return NewBatch(bodies, None if plain else envelopes, heads)
 
 
 def _checked(batch: NewBatch) -> NewBatch:
@@ -96,12 +101,7 @@ class PublishResult(Sequence[PublishedMessage]):
     __slots__ = ("_created_ns", "_duplicates", "_indexes", "_salt", "durability")
 
     def __init__(
-        self,
-        *,
-        indexes: Sequence[int],
-        created_ns: int,
-        salt: int,
-        duplicates: dict[int, str],
+        self, indexes: Sequence[int], created_ns: int, salt: int, duplicates: dict[int, str]
     ) -> None:
         self._indexes = indexes
         self._created_ns = created_ns
@@ -130,15 +130,10 @@ class PublishResult(Sequence[PublishedMessage]):
 
     def part(self, start: int, stop: int) -> PublishResult:
         """Of some of the messages: what one of several callers is answered."""
-        share = PublishResult(
-            indexes=self._indexes[start:stop],
-            created_ns=self._created_ns,
-            salt=self._salt,
-            duplicates=self._duplicates
-            and {at - start: id for at, id in self._duplicates.items() if start <= at < stop},
-        )
-        share.durability = self.durability
-        return share
+        duplicates = self._duplicates
+        if duplicates:
+            duplicates = {at - start: id for at, id in duplicates.items() if start <= at < stop}
+        return PublishResult(self._indexes[start:stop], self._created_ns, self._salt, duplicates)
 
     @property
     def indexes(self) -> Sequence[int]:
@@ -186,7 +181,7 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
             )
         )
     queue.duplicates += len(duplicates)
-    return PublishResult(indexes=indexes, created_ns=now_ns, salt=queue.salt, duplicates=duplicates)
+    return PublishResult(indexes, now_ns, queue.salt, duplicates)
 
 
 def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, int]:

@@ -417,6 +417,12 @@ class Queue:
             subscription.settle(runs, "purged")
         self.trim(self.next)
 
+    def vanish(self) -> None:
+        """The queue was deleted: who is still reading it finds that it holds nothing."""
+        self.first = self.next
+        self.stragglers.clear()
+        self.timeline.trim(self.next, self.next)
+
     def pop_expired(self, now_ns: int) -> list[int]:
         """Indexes whose own expiry has come, each given once."""
         found = []

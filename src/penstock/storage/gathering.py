@@ -45,14 +45,17 @@ class Gathering:
         self._journal = journal
         self._now_ns = now_ns
         self._on_published = on_published
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: list[_Call] = []
         self.size = 0  # bytes that have gathered
 
     def add(self, queue: str, batch: NewBatch) -> asyncio.Future[PublishResult]:
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[PublishResult] = loop.create_future()
+        if self._loop is None:
+            # Asked once: it costs a system call.
+            self._loop = asyncio.get_running_loop()
+        answer: asyncio.Future[PublishResult] = self._loop.create_future()
         if not self._calls:
-            loop.call_soon(self.flush)
+            self._loop.call_soon(self.flush)
         self._calls.append(_Call(queue, batch, answer))
         self.size += batch.size
         return answer

@@ -17,6 +17,7 @@ class _MemoryJournal:
     """Keeps the events that carry messages for as long as a queue refers to them."""
 
     durability: Durability = "memory"
+    moves = 0  # an event stays where it is
 
     def __init__(self) -> None:
         self._events: dict[int, Event] = {}

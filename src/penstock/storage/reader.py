@@ -10,12 +10,18 @@ from penstock.core.machine import Place
 from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
+from penstock.errors import CorruptLog
 
 __all__ = ["MessageReader", "MessageSource"]
 
 
 class MessageSource(Protocol):
     """Gives back the events that carry messages."""
+
+    @property
+    def moves(self) -> int:
+        """Grows when events get other places: those that were looked up before are void."""
+        ...
 
     def load_nowait(self, place: Place) -> Event | None:
         """An event at hand; None when it takes I/O to get it."""
@@ -85,13 +91,27 @@ class MessageReader:
     async def _pieces(self, queue: Queue, runs: list[Run]) -> list[Piece]:
         pieces: list[Piece] = []
         for run in runs:
-            for place, start, stop, created_ns in _parts(queue, run):
-                event = self._source.load_nowait(place) or await self._source.load(place)
+            parts, at = _parts(queue, run), 0
+            while at < len(parts):
+                place, start, stop, created_ns = parts[at]
+                moves = self._source.moves
+                try:
+                    event = self._source.load_nowait(place) or await self._source.load(place)
+                except CorruptLog:
+                    # No damage if it was moved or removed while it was being read.
+                    again = _parts(queue, (start, run[1]))
+                    if again[:1] == parts[at : at + 1]:
+                        raise
+                    parts, at = again, 0
+                    continue
+                at += 1
                 if isinstance(event, Published):
                     pieces.append(Piece(event, start, stop, created_ns, None))
                 elif isinstance(event, DeadLettered) and queue.source is not None:
                     origins = await self._pieces(queue.source, [(event.index, event.index + 1)])
                     pieces += [origin._replace(letter=event) for origin in origins]
+                if moves != self._source.moves:
+                    parts, at = _parts(queue, (stop, run[1])), 0
         return pieces
 
 

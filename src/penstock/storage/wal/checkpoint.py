@@ -7,8 +7,9 @@ A segment's **index**, ``<number>.idx``, says which batches of which queue the s
 where. It is written when a checkpoint has left the segment behind, and it can be made again by
 reading the segment; it names the salt of the file that it describes.
 
-Both are ``magic, version u16, CRC-32C of the rest u32, MessagePack``, and written whole or not at
-all. A newer version is refused, a damaged index is made again, a damaged checkpoint is corruption.
+Both are ``magic, version u16, CRC-32C u32, MessagePack``; the CRC is that of the version and of the
+MessagePack. They are written whole or not at all. A newer version is refused, a damaged index is
+made again, a damaged checkpoint is corruption.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ __all__ = [
 VERSION = 1
 
 _HEADER = Struct("<8sHI")
+_VERSION = Struct("<H")
 _MAGIC = b"PENSTATE"
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -105,7 +107,12 @@ def numbers_of(files: Files, ending: str) -> list[int]:
 def encode(value: Checkpoint | SegmentIndex) -> bytes:
     """The bytes of the file."""
     data = msgspec.msgpack.encode(value)
-    return _HEADER.pack(_MAGIC, VERSION, crc32c(data)) + data
+    return _HEADER.pack(_MAGIC, VERSION, _crc(VERSION, data)) + data
+
+
+def _crc(version: int, data: bytes | memoryview) -> int:
+    """Covers the version, so that damage to it does not pass for a newer format."""
+    return crc32c(data, crc32c(_VERSION.pack(version)))
 
 
 def save(files: Files, name: str, data: bytes) -> None:
@@ -145,7 +152,7 @@ def _load(files: Files, name: str, kind: type[T]) -> T | None:
         return None
     magic, version, crc = _HEADER.unpack_from(data)
     body = memoryview(data)[_HEADER.size :]
-    if magic != _MAGIC or crc32c(body) != crc:
+    if magic != _MAGIC or _crc(version, body) != crc:
         return None
     if version > VERSION:
         raise NewerFormat(

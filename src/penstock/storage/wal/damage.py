@@ -1,12 +1,12 @@
 """Reading a file of the log past what is damaged in it.
 
 A start stops at the first bytes that are no record. To see how much is damaged, or to keep what is
-not, one has to find the next record behind the damage. Three things are trusted to say where it is,
-in this order, and each only if there is a good record at that place:
+not, one has to find the next record behind the damage. These are trusted to say where it is, in
+this order, and each only if there is a good record at that place:
 
 1. the length that the damaged record states;
-2. the index of the segment, which knows where messages begin;
-3. the next sync mark, which opens a group of records. Its salt never leaves the directory.
+2. the index of the segment, which knows where messages begin, or the next sync mark, which opens a
+   group of records and whose salt never leaves the directory: whichever is nearer.
 
 Nothing else is: a message may hold bytes that look like a record, and whoever sent it must not be
 able to have them taken for one.
@@ -67,7 +67,7 @@ class Walk:
     looked at too. Damage that nobody vouches for is the torn end of the log: it is no gap, and the
     walk ends before it. ``hints`` are offsets where records are known to begin.
 
-    In the end ``end`` is where the good records end, and ``torn_bytes`` what is to be cut off there.
+    In the end ``end`` is where the good records end, and ``torn_bytes`` what is to be cut off.
     """
 
     def __init__(
@@ -119,9 +119,13 @@ class Walk:
             stated = broken + record.size_at(data[broken : broken + 4])
             if stated < len(data) and _is_record(view, stated):
                 return stated
-        for hint in self._hints[bisect_right(self._hints, broken) :]:
-            if _is_record(view, hint):
-                return hint
+        hints = self._hints[bisect_right(self._hints, broken) :]
+        hint = next((offset for offset in hints if _is_record(view, offset)), None)
+        mark = self._next_mark(broken)
+        return min((found for found in (hint, mark) if found is not None), default=None)
+
+    def _next_mark(self, broken: int) -> int | None:
+        data, view = self._data, memoryview(self._data)
         found = data.find(self._salt, broken + 1)
         while found >= 0:
             start = found - record.HEADER_BYTES

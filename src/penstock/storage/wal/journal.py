@@ -29,6 +29,7 @@ class WalJournal:
         self._files = files
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
+        self.moves = 0
         # Not a dict: to take the oldest out of one, again and again, walks over all that went.
         self._cache: OrderedDict[int, tuple[Event, int]] = OrderedDict()
         self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
@@ -77,7 +78,10 @@ class WalJournal:
         if place.locator >= self._log.written:
             return None
         name, offset = self._where(place)
-        data = self._files.read_at_nowait(name, offset, place.length)
+        try:
+            data = self._files.read_at_nowait(name, offset, place.length)
+        except OSError as exc:
+            raise _unreadable(name, offset) from exc
         if data is None:
             return None
         return self._decoded(place, decode(memoryview(data)), name)
@@ -89,30 +93,35 @@ class WalJournal:
             if place.locator >= self._log.written:
                 return None  # its publish was refused; all that was stored can still be read
         name, offset = self._where(place)
+        moves = self.moves
         loop = asyncio.get_running_loop()
-        data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
-        return self._decoded(place, decode(memoryview(data)), name)
+        try:
+            data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
+        except OSError as exc:
+            raise _unreadable(name, offset) from exc
+        # What was moved in the meantime has left its place to others.
+        is_current = moves == self.moves
+        return self._decoded(place, decode(memoryview(data)), name, remember=is_current)
 
     def _where(self, place: Place) -> tuple[str, int]:
         segment = segment_of(place.locator)
         return self.packs.get(segment) or file_name(segment), offset_of(place.locator)
 
-    def _decoded(self, place: Place, record: Record | Ending, name: str) -> Event:
+    def _decoded(
+        self, place: Place, record: Record | Ending, name: str, *, remember: bool = True
+    ) -> Event:
         if isinstance(record, Ending):
-            raise CorruptLog(
-                f"the record at offset {offset_of(place.locator)} of {name} is damaged: restore "
-                "the file from a backup, or run `penstock wal repair` to keep what is readable",
-                file=name,
-                offset=offset_of(place.locator),
-            )
+            raise _unreadable(name, offset_of(place.locator))
         if record.kind != codec.PUBLISHED:
             return codec.decode(record.kind, record.payload)
         event = codec.decode_published(record.payload, with_bodies=True)
-        self._remember(place.locator, event, place.length)
+        if remember:
+            self._remember(place.locator, event, place.length)
         return event
 
     def forget(self, segment: int) -> None:
         """The segment's records are about to have other positions."""
+        self.moves += 1
         for locator in [at for at in self._cache if segment_of(at) == segment]:
             _, freed = self._cache.pop(locator)
             self._cached_bytes -= freed
@@ -120,3 +129,12 @@ class WalJournal:
     async def close(self) -> None:
         await self._committer.stop()
         self._cache.clear()
+
+
+def _unreadable(name: str, offset: int) -> CorruptLog:
+    return CorruptLog(
+        f"the record at offset {offset} of {name} is damaged: restore the file from a backup, or "
+        "run `penstock wal repair` to keep what is readable",
+        file=name,
+        offset=offset,
+    )

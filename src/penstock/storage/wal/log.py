@@ -24,7 +24,7 @@ from threading import Lock
 from penstock.errors import CorruptLog, DiskFull, StorageClosed, StorageError, StorageFailed
 from penstock.storage.wal import record
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.record import MARK_BYTES, Ending, Record, encode
+from penstock.storage.wal.record import MARK_BYTES, Ending, Record, frame
 from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
@@ -140,8 +140,8 @@ class Log:
         The caller has made sure of ``room``. Without it the record is taken all the same and the
         space is sought when it is committed; if there is none then, the log fails.
         """
-        data = encode(kind, *parts)
-        size = len(data)
+        buffers = frame(kind, *parts)
+        size = record.HEADER_BYTES + len(buffers[1])
         with self._lock:
             if not self._runs:
                 self._begin_group(size)
@@ -150,7 +150,7 @@ class Log:
                 self._begin_segment(size)
                 offset = self._offset
             self._offset = offset + size
-            self._buffers.append(data)
+            self._buffers += buffers
             return self._segment << 32 | offset
 
     def roll(self) -> int:

@@ -34,6 +34,7 @@ __all__ = [
     "encode",
     "encode_mark",
     "find_marks",
+    "frame",
     "size_at",
 ]
 
@@ -69,19 +70,21 @@ class Ending(Enum):
     INVALID = "invalid"  # bytes that are no whole record, or whose CRC does not match
 
 
-def encode(kind: int, *parts: bytes) -> bytes:
-    """The bytes of a record whose payload is the parts, one after the other."""
+def frame(kind: int, *parts: bytes) -> tuple[bytes, bytes]:
+    """The header and the payload of a record: two buffers, so that the payload is copied once."""
     if not 0 < kind < 256:
         raise ValueError(f"a record's kind is 1 to 255, not {kind}")
-    length = 0
-    for part in parts:
-        length += len(part)
+    payload = b"".join(parts)
+    length = len(payload)
     if length > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a record holds at most {MAX_PAYLOAD_BYTES} bytes, not {length}")
-    crc = crc32c(_LENGTH_AND_KIND.pack(length, kind))
-    for part in parts:
-        crc = crc32c(part, crc)
-    return b"".join((_HEADER.pack(length, crc, kind), *parts))
+    crc = crc32c(payload, crc32c(_LENGTH_AND_KIND.pack(length, kind)))
+    return _HEADER.pack(length, crc, kind), payload
+
+
+def encode(kind: int, *parts: bytes) -> bytes:
+    """The bytes of a record whose payload is the parts, one after the other."""
+    return b"".join(frame(kind, *parts))
 
 
 def decode(buffer: memoryview, offset: int = 0) -> Record | Ending:

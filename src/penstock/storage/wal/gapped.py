@@ -1,0 +1,310 @@
+"""Events from behind a gap in the history.
+
+Some events are gone, so those that follow cannot simply be applied: a lease may end that was never
+seen to begin, a letter may be of a message that nobody knows. The rule prefers to deliver a message
+again over losing it:
+
+* A message that can be read is kept. Indexes that were given out to messages which cannot be read
+  are *lost*: nobody waits for them, and a reader of the queue passes over them.
+* What settles a message counts: acks, expiries, dead letters, purges, and what an operator did.
+* Of deliveries, only how often is kept. In the end no message is in flight, and all receipts are
+  void; everything that is not known to be settled is delivered again. (`Subscription.start_over`)
+* A message waits for other subscriptions as before: what they are not known to have taken, they are
+  given again, and only then is it let through.
+* Definitions are taken as they come. A queue that is only known by its number is called
+  ``recovered-<number>`` and has its default subscription; events of a subscription that was made in
+  the gap are left out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.dependencies import check_dependencies
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.machine import Machine, Place
+from penstock.core.queue import Letter, Queue
+from penstock.core.runs import Run
+from penstock.core.subscription import Attempts, Subscription
+from penstock.errors import InvalidDependency
+
+__all__ = ["GappedHistory"]
+
+# Ids that may have been given out in a gap, and must not be given out again.
+_LOST_IDS = 2**16
+
+
+class GappedHistory:
+    """Applies what is left of a history to a machine. Call `finish` after the last event.
+
+    ``lose(queue, stop)`` has to make all indexes of a queue up to ``stop`` lost that are not known.
+    ``left_out`` counts the events, by kind, that said nothing of use any more.
+    """
+
+    def __init__(self, machine: Machine, lose: Callable[[Queue, int], None]) -> None:
+        self.left_out: Counter[str] = Counter()
+        self._machine = machine
+        self._lose = lose
+
+    def apply(self, event: ev.Event, place: Place) -> None:
+        machine = self._machine
+        machine.now_ns = max(machine.now_ns, event.at_ns)
+        last_id = machine.last_id
+        if not self._apply(event, place):
+            self.left_out[type(event).__name__] += 1
+        machine.last_id = max(last_id, machine.last_id)
+
+    def finish(self) -> None:
+        for subscription in self._machine.subscriptions.values():
+            subscription.start_over()
+        self._machine.last_id += _LOST_IDS
+
+    def _apply(self, event: ev.Event, place: Place) -> bool:
+        """False when the event is of no use."""
+        match event:
+            case ev.QueueCreated() | ev.QueueAltered() | ev.QueueDeleted() | ev.QueuePurged():
+                return self._queue_defined(event)
+            case ev.SubscriptionCreated():
+                return self._subscription_created(event)
+            case ev.SubscriptionAltered() | ev.SubscriptionDeleted() | ev.Sought():
+                return self._subscription_changed(event)
+            case ev.Published() | ev.Lost():
+                return self._published(event, place)
+            case ev.Trimmed():
+                return self._trimmed(event)
+            case ev.DeadLettered():
+                return self._dead_lettered(event, place)
+            case ev.Replayed() | ev.Discarded():
+                return self._letters_left(event)
+            case ev.Extended() | ev.LeaseExpired():
+                return False
+            case _:
+                return self._progressed(event)
+
+    # Definitions.
+
+    def _queue_defined(
+        self, event: ev.QueueCreated | ev.QueueAltered | ev.QueueDeleted | ev.QueuePurged
+    ) -> bool:
+        machine = self._machine
+        if isinstance(event, ev.QueueCreated):
+            same = machine.queues.get(event.name)
+            if event.queue_id in machine.queues_by_id:
+                return False
+            if same is not None:
+                # A name is used once at a time, so the deletion of the old queue is in the gap.
+                gone = same.source or same
+                machine.apply(ev.QueueDeleted(at_ns=event.at_ns, queue_id=gone.id))
+            if event.dead_letters_of is not None:
+                self._queue(event.dead_letters_of)
+        elif event.queue_id not in machine.queues_by_id:
+            return False
+        machine.apply(event)
+        return True
+
+    def _queue(self, queue_id: int, *, with_default: bool = True) -> Queue:
+        """The queue of that id, made if it is not known."""
+        machine = self._machine
+        found = machine.queues_by_id.get(queue_id)
+        if found is not None:
+            return found
+        name = f"recovered-{queue_id}"
+        while name in machine.queues:
+            name += "-"
+        return self._create(queue_id, name, None, with_default=with_default)
+
+    def _create(
+        self, queue_id: int, name: str, source: Queue | None, *, with_default: bool = True
+    ) -> Queue:
+        machine = self._machine
+        machine.apply(
+            ev.QueueCreated(
+                at_ns=machine.now_ns,
+                queue_id=queue_id,
+                name=name,
+                config=QueueConfig(),
+                salt=machine.rng.getrandbits(32),
+                dead_letters_of=source.id if source else None,
+            )
+        )
+        if with_default:
+            machine.apply(
+                ev.SubscriptionCreated(
+                    at_ns=machine.now_ns,
+                    subscription_id=queue_id + 1,  # they are made together
+                    queue_id=queue_id,
+                    name=DEFAULT_SUBSCRIPTION,
+                    config=SubscriptionConfig(max_deliveries=None if source else 5),
+                    start=0,
+                    since=0,
+                )
+            )
+        return machine.queues_by_id[queue_id]
+
+    def _subscription_created(self, event: ev.SubscriptionCreated) -> bool:
+        machine = self._machine
+        if event.subscription_id in machine.subscriptions:
+            return False
+        is_default = event.name == DEFAULT_SUBSCRIPTION
+        queue = self._queue(event.queue_id, with_default=not is_default)
+        self._lose(queue, max(event.start, event.since))
+        same = queue.subscriptions.get(event.name)
+        if same is not None:
+            machine.apply(ev.SubscriptionDeleted(at_ns=event.at_ns, subscription_id=same.id))
+        config = self._with_known_parents(queue, event.name, event.config)
+        machine.apply(msgspec.structs.replace(event, config=config))
+        return True
+
+    def _subscription_changed(
+        self, event: ev.SubscriptionAltered | ev.SubscriptionDeleted | ev.Sought
+    ) -> bool:
+        subscription = self._machine.subscriptions.get(event.subscription_id)
+        if subscription is None:
+            return False
+        queue = subscription.queue
+        if isinstance(event, ev.SubscriptionAltered):
+            config = self._with_known_parents(queue, subscription.name, event.config)
+            event = msgspec.structs.replace(event, config=config)
+        elif isinstance(event, ev.Sought):
+            self._lose(queue, max(event.index, event.since))
+        self._machine.apply(event)
+        return True
+
+    def _with_known_parents(
+        self, queue: Queue, name: str, config: SubscriptionConfig
+    ) -> SubscriptionConfig:
+        after = tuple(parent for parent in config.after if parent in queue.subscriptions)
+        graph = {other.name: other.config.after for other in queue.subscriptions.values()}
+        try:
+            check_dependencies(name, after, graph)
+        except InvalidDependency:
+            # Those that waited for this one were altered in the gap, or this could not be.
+            for other in queue.subscriptions.values():
+                rest = tuple(parent for parent in other.config.after if parent != name)
+                other.config = msgspec.structs.replace(other.config, after=rest)
+            queue.link()
+        return msgspec.structs.replace(config, after=after)
+
+    # Messages.
+
+    def _published(self, event: ev.Published | ev.Lost, place: Place) -> bool:
+        machine = self._machine
+        is_new = event.queue_id not in machine.queues_by_id
+        queue = self._queue(event.queue_id)
+        if event.first < queue.next:
+            return False
+        self._lose(queue, event.first)
+        if is_new:
+            # What came before may as well have been removed long ago.
+            queue.trim(event.first)
+        if isinstance(event, ev.Lost):
+            self._lose(queue, event.first + event.count)
+        else:
+            machine.apply(event, place)
+        return True
+
+    def _trimmed(self, event: ev.Trimmed) -> bool:
+        queue = self._machine.queues_by_id.get(event.queue_id)
+        if queue is None or event.first <= queue.first:
+            return False
+        self._lose(queue, event.first)
+        queue.trim(event.first)
+        return True
+
+    def _progressed(
+        self,
+        event: ev.Delivered | ev.Polled | ev.Acked | ev.Expired | ev.Nacked | ev.Released,
+    ) -> bool:
+        subscription = self._machine.subscriptions.get(event.subscription_id)
+        if subscription is None:
+            return False
+        if isinstance(event, ev.Nacked | ev.Released):
+            self._lose(subscription.queue, max(event.indexes, default=-1) + 1)
+        else:
+            self._lose(subscription.queue, max(event.runs[1::2], default=0))
+        match event:
+            case ev.Delivered() | ev.Polled():
+                _count_deliveries(subscription, event)
+            case ev.Acked():
+                subscription.ack(_unsettled(subscription, ev.pairs(event.runs)), event.at_ns)
+            case ev.Expired():
+                subscription.settle(_unsettled(subscription, ev.pairs(event.runs)), "expired")
+            case ev.Nacked():
+                for index in event.indexes:
+                    tried = subscription.attempts.get(index)
+                    if tried is not None:
+                        subscription.attempts[index] = tried._replace(reason=event.reason)
+            case ev.Released():
+                self._machine.apply(event)
+        return True
+
+    # Dead letters.
+
+    def _dead_lettered(self, event: ev.DeadLettered, place: Place) -> bool:
+        machine = self._machine
+        subscription = machine.subscriptions.get(event.subscription_id)
+        letters = machine.queues_by_id.get(event.dead_letter_queue_id)
+        if subscription is not None and subscription.queue.dead_letters is None:
+            letters = self._dead_letter_queue(event.dead_letter_queue_id, subscription.queue)
+        if letters is None or letters.source is None or event.letter_index < letters.next:
+            return False
+        source = letters.source
+        self._lose(letters, event.letter_index)
+        self._lose(source, event.index + 1)
+        letters.append_letter(
+            Letter(event.subscription_id, event.index),
+            at_ns=event.at_ns,
+            locator=place.locator,
+            length=place.length,
+            source=source,
+        )
+        if subscription is not None and not subscription.is_settled(event.index):
+            subscription.bury(event.index)
+        is_readable = source.holds(event.index) and event.index in source.everything.matched
+        if not is_readable and letters.default is not None:
+            letters.default.settle([(event.letter_index, event.letter_index + 1)], "expired")
+        return True
+
+    def _dead_letter_queue(self, queue_id: int, source: Queue) -> Queue:
+        """A queue that was made in the gap, and that the event shows to be one for dead letters."""
+        name = source.name + DEAD_LETTER_SUFFIX
+        known = self._machine.queues_by_id.get(queue_id)
+        if known is None:
+            return self._create(queue_id, name, source)
+        del self._machine.queues[known.name]
+        known.name = name
+        self._machine.add_queue(known, source.id)
+        return known
+
+    def _letters_left(self, event: ev.Replayed | ev.Discarded) -> bool:
+        letters = self._machine.queues_by_id.get(event.dead_letter_queue_id)
+        if letters is None or letters.default is None:
+            return False
+        self._lose(letters, max(event.letter_indexes, default=-1) + 1)
+        reader = letters.default
+        there = [
+            index
+            for index in event.letter_indexes
+            if index >= letters.first and not reader.is_settled(index)
+        ]
+        if there:
+            self._machine.apply(msgspec.structs.replace(event, letter_indexes=there))
+        return bool(there)
+
+
+def _unsettled(subscription: Subscription, runs: Iterable[Run]) -> list[Run]:
+    return [part for run in runs for part in subscription.unsettled_within(*run)]
+
+
+def _count_deliveries(subscription: Subscription, event: ev.Delivered | ev.Polled) -> None:
+    subscription.epoch = max(subscription.epoch, event.epoch)
+    for start, stop in _unsettled(subscription, ev.pairs(event.runs)):
+        for index in range(start, stop):
+            deliveries = subscription.deliveries_of(index) + 1
+            subscription.leases.pop(index, None)
+            subscription.attempts[index] = Attempts(deliveries, 0, "")

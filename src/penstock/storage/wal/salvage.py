@@ -1,0 +1,278 @@
+"""All that can be read of a damaged directory, as a machine.
+
+The newest checkpoint that can be read is where it begins, or nothing at all. The segments before it
+hold messages: every message of a queue is in them, so an index that is in none of them is lost. The
+segments behind it hold events. As long as none is missing they are applied as at a start; from the
+first gap on the rules of `penstock.storage.wal.gapped` hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from random import Random
+from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.machine import Machine, Place
+from penstock.core.queue import Queue
+from penstock.core.runs import Run, Runs
+from penstock.core.snapshot import restore
+from penstock.core.timeline import Batch
+from penstock.storage.wal import codec
+from penstock.storage.wal.damage import Damage, Found, Gap
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.gapped import GappedHistory
+from penstock.storage.wal.layout import Layout, Loaded, LogFile, load, read_layout
+from penstock.storage.wal.replay import FIRST_SEGMENT
+from penstock.storage.wal.segment import HEADER_BYTES, position_of
+
+__all__ = ["Progress", "Salvage", "SalvagedFile", "salvage"]
+
+Progress = Callable[[str, int], None]
+"""Told the name of a file and how many of its bytes have been read since the last time."""
+
+MISSING = "the segment is missing: the messages and events in it are lost"
+DAMAGED = "the bytes are not what was written: the messages and events in them are lost"
+UNKNOWN = "the record is none that this version of Penstock knows: it cannot be used"
+
+_ANY_NUMBER = 2**32 - 1
+_PROGRESS_BYTES = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SalvagedFile:
+    """A file of the log. Its good records end at ``end``; ``is_good`` when it can stay as it is."""
+
+    log: LogFile
+    salt: bytes
+    end: int
+    is_good: bool
+    is_cut_off: bool  # the log ends in here, and what follows was never promised to anybody
+
+
+class _Room:
+    """Positions in a gap that nothing has, ``next`` being the first of them."""
+
+    __slots__ = ("next", "stop")
+
+    def __init__(self, start: int, stop: int) -> None:
+        self.next = start
+        self.stop = stop
+
+
+class Salvage:
+    """What there is. Made by `salvage`.
+
+    A lost range has a batch of length 0 in its queue's timeline; `stop_of_lost` says where it ends.
+    """
+
+    def __init__(self, machine: Machine, layout: Layout) -> None:
+        self.machine = machine
+        self.layout = layout
+        self.damages: list[Damage] = list(layout.damages)
+        self.files: dict[int, SalvagedFile] = {}  # by segment
+        self.history = GappedHistory(machine, self._lose)
+        self.is_gapped = False
+        self.lost: dict[str, list[Run]] = {}  # index ranges that cannot be read, by queue
+        self._holes: dict[tuple[int, int], int] = {}  # queue and first index -> where it ends
+        self._gaps: list[_Room] = []
+
+    def stop_of_lost(self, queue_id: int, first: int) -> int:
+        return self._holes[queue_id, first]
+
+    # Messages that a checkpoint knows.
+
+    def read_sealed(self, files: Files, progress: Progress) -> None:
+        checkpoint = self.layout.checkpoint
+        if checkpoint is None:
+            return
+        stragglers = restore(self.machine, checkpoint.machine)
+        known = {queue.id: queue.first for queue in self.machine.queues.values()}
+        logs = [log for log in self.layout.logs if log.is_sealed]
+        for log in logs:
+            for item in self._read(files, log, [], progress):
+                if isinstance(item, Found):
+                    self._locate(log, item, known, stragglers)
+        for queue in self.machine.queues.values():
+            self._hole(queue, known[queue.id], queue.next, self.machine.now_ns)
+            for index in stragglers[queue.id]:
+                if index not in queue.stragglers:
+                    place = self._place(queue)
+                    queue.stragglers[index] = Batch(index, self.machine.now_ns, place, 0)
+                    self._holes[queue.id, index] = index + 1
+            queue.timeline.trim(queue.first, queue.next)
+
+    def _locate(
+        self, log: LogFile, item: Found, known: dict[int, int], stragglers: dict[int, list[int]]
+    ) -> None:
+        event = self._decode(log, item)
+        if isinstance(event, ev.Published | ev.Lost):
+            queue_id, first, count = event.queue_id, event.first, event.count
+        elif isinstance(event, ev.DeadLettered):
+            queue_id, first, count = event.dead_letter_queue_id, event.letter_index, 1
+        else:
+            return
+        queue = self.machine.queues_by_id.get(queue_id)
+        if queue is None:
+            return
+        stop = first + count
+        batch = Batch(first, event.at_ns, position_of(log.segment, item.offset), item.length)
+        if first < queue.first and not isinstance(event, ev.Lost):
+            for index in stragglers[queue_id]:
+                if first <= index < stop:
+                    queue.stragglers[index] = batch
+        if stop > known[queue_id]:
+            self._hole(queue, known[queue_id], first, event.at_ns)
+            size = event.size if isinstance(event, ev.Published) else 0
+            queue.timeline.append(first, event.at_ns, size, batch.locator, batch.length)
+            known[queue_id] = stop
+
+    def _hole(self, queue: Queue, first: int, stop: int, at_ns: int) -> None:
+        if first < stop:
+            queue.timeline.append(first, at_ns, 0, self._place(queue), 0)
+            self._holes[queue.id, first] = stop
+
+    # Events.
+
+    def read_tail(self, files: Files, progress: Progress) -> None:
+        logs = [log for log in self.layout.logs if not log.is_sealed]
+        if self.layout.checkpoint is None and logs and logs[0].segment > FIRST_SEGMENT:
+            self.is_gapped = True
+            self._add_gap(logs[0].segment - 1, Gap(HEADER_BYTES, _ANY_NUMBER))
+        for at, log in enumerate(logs):
+            for item in self._read(files, log, logs[at + 1 :], progress):
+                if isinstance(item, Gap):
+                    self.is_gapped = True
+                    continue
+                event = self._decode(log, item)
+                if event is None:
+                    self.is_gapped = True
+                    continue
+                place = Place(position_of(log.segment, item.offset), item.length)
+                if self.is_gapped:
+                    self.history.apply(event, place)
+                else:
+                    self.machine.apply(event, place)
+            found = self.files.get(log.segment)
+            if found is not None and found.is_cut_off:
+                break
+
+    def finish(self) -> None:
+        lost: dict[str, Runs] = {}
+        for (queue_id, first), stop in self._holes.items():
+            queue = self.machine.queues_by_id.get(queue_id)
+            if queue is None:
+                continue
+            runs = lost.setdefault(queue.name, Runs())
+            runs.add(max(first, queue.first), stop)
+            for index in queue.stragglers:
+                if first <= index < stop:
+                    runs.add(index, index + 1)
+            queue.lose(first, stop)
+        self.lost = {name: list(runs) for name, runs in sorted(lost.items()) if runs}
+        if self.is_gapped:
+            self.history.finish()
+
+    def _lose(self, queue: Queue, stop: int) -> None:
+        first = queue.next
+        if first < stop:
+            queue.append_lost(first, stop, self.machine.now_ns, self._place(queue), 0)
+            self._holes[queue.id, first] = stop
+
+    # Files.
+
+    def _read(
+        self, files: Files, log: LogFile, later: list[LogFile], progress: Progress
+    ) -> Iterator[Found | Gap]:
+        loaded = load(files, log, later)
+        if loaded is None:
+            gap = Gap(HEADER_BYTES, _ANY_NUMBER)
+            self._add_damage(log.name, Gap(0, 0), MISSING)
+            self._add_gap(log.segment, gap)
+            yield gap
+            return
+        is_good = loaded.damage is None
+        if loaded.damage is not None:
+            self.damages.append(loaded.damage)
+        told = 0
+        for item in self._items(log, loaded):
+            if isinstance(item, Gap):
+                is_good = False
+            if item[0] - told >= _PROGRESS_BYTES:
+                progress(log.name, item[0] - told)
+                told = item[0]
+            yield item
+        progress(log.name, len(loaded.data) - told)
+        walk = loaded.walk
+        self.files[log.segment] = SalvagedFile(
+            log=log,
+            salt=loaded.salt,
+            end=walk.end,
+            is_good=is_good and not walk.torn_bytes,
+            is_cut_off=walk.end < len(loaded.data),
+        )
+
+    def _items(self, log: LogFile, loaded: Loaded) -> Iterator[Found | Gap]:
+        # Only messages are left in a pack, so without a checkpoint there is a gap on each side.
+        is_partial = log.is_pack and not log.is_sealed
+        if is_partial:
+            yield self._add_gap(log.segment, Gap(0, HEADER_BYTES))
+        for item in loaded.walk:
+            if isinstance(item, Gap):
+                self._add_damage(log.name, item, DAMAGED)
+                self._add_gap(log.segment, item)
+            yield item
+        if is_partial:
+            yield self._add_gap(log.segment, Gap(len(loaded.data), _ANY_NUMBER))
+
+    def _decode(self, log: LogFile, item: Found) -> ev.Event | None:
+        try:
+            return codec.decode(item.kind, item.payload)
+        except (msgspec.MsgspecError, StructError):
+            gap = Gap(item.offset, item.offset + item.length)
+            self._add_damage(log.name, gap, UNKNOWN)
+            self._add_gap(log.segment, gap)
+            return None
+
+    def _add_damage(self, name: str, gap: Gap, problem: str) -> None:
+        size = gap.stop - gap.start
+        self.damages.append(Damage(file=name, offset=gap.start, bytes=size, problem=problem))
+
+    def _add_gap(self, segment: int, gap: Gap) -> Gap:
+        start, stop = position_of(segment, gap.start), position_of(segment, gap.stop)
+        self._gaps.append(_Room(start, stop))
+        return gap
+
+    def _place(self, queue: Queue) -> int:
+        """A position of its own for a lost range, in a gap behind all that the queue has so far."""
+        try:
+            after = queue.timeline.batch(queue.next).locator
+        except IndexError:  # it has nothing yet
+            after = 0
+        room = next((r for r in self._gaps if r.next > after and r.next < r.stop), self._gaps[-1])
+        room.next += 1
+        return room.next - 1
+
+
+def salvage(files: Files, *, rng: Random, progress: Progress | None = None) -> Salvage:
+    """BLOCKING. Read everything; changes no file. Raises `NewerFormat`."""
+    machine = Machine(journal=_NoJournal(), rng=rng)
+    found = Salvage(machine, read_layout(files))
+    found.read_sealed(files, progress or _tell_nobody)
+    found.read_tail(files, progress or _tell_nobody)
+    found.finish()
+    return found
+
+
+class _NoJournal:
+    """Events are applied here and never emitted."""
+
+    def append(self, event: ev.Event) -> Place:
+        raise AssertionError(f"a salvage emitted {event}")
+
+
+def _tell_nobody(name: str, count: int) -> None:
+    return

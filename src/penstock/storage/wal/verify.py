@@ -1,0 +1,190 @@
+"""Checking everything in a directory: each byte of the log, and the way to each message."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
+
+import msgspec
+
+from penstock.core import events as ev
+from penstock.core.machine import Machine, Place
+from penstock.core.queue import Queue
+from penstock.errors import CorruptLog
+from penstock.storage.wal import codec
+from penstock.storage.wal.compaction import Live, live_batches
+from penstock.storage.wal.damage import Damage, Found, Gap
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.layout import LogFile, index_damage, load, read_layout
+from penstock.storage.wal.recovery import recover
+from penstock.storage.wal.segment import offset_of
+
+__all__ = ["Progress", "Verification", "verify"]
+
+Progress = Callable[[str, int], None]
+"""Told the name of a file and how many of its bytes have been read since the last time."""
+
+MISSING = "the segment is missing: what is in it cannot be read"
+DAMAGED = "the bytes are not what was written: what they hold cannot be read"
+UNKNOWN = "the record is none that this version of Penstock knows"
+ASTRAY = "there should be a record with messages here, and there is not"
+
+_PROGRESS_BYTES = 2**20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What was found. A torn end is no damage: nobody was told that it is safe.
+
+    ``messages`` are those that can be reached, by queue; empty when there is no start possible.
+    """
+
+    damages: list[Damage]
+    bytes: int
+    records: int
+    messages: dict[str, int]
+    torn_file: str | None
+    torn_bytes: int
+
+    @property
+    def is_good(self) -> bool:
+        return not self.damages
+
+
+def verify(files: Files, *, progress: Progress | None = None) -> Verification:
+    """BLOCKING. Read every byte that a start could need; changes no file. Raises `NewerFormat`.
+
+    On a directory that is in use the files may change meanwhile, and seem damaged: look again.
+    """
+    return _Verifier(files, progress or _tell_nobody).run()
+
+
+def total_bytes(files: Files) -> int:
+    """How many bytes `verify` is going to read."""
+    return read_layout(files).bytes
+
+
+class _Verifier:
+    def __init__(self, files: Files, progress: Progress) -> None:
+        self._files = files
+        self._progress = progress
+        self._layout = read_layout(files)
+        self._damages = list(self._layout.damages)
+        self._records = 0
+        self._messages: Counter[str] = Counter()
+        self._torn: tuple[str | None, int] = (None, 0)
+
+    def run(self) -> Verification:
+        machine = self._recover()
+        logs = self._layout.logs
+        for at, log in enumerate(logs):
+            self._check(log, logs[at + 1 :], machine)
+            if self._torn[0] is not None:
+                break
+        name, size = self._torn
+        return Verification(
+            damages=self._damages,
+            bytes=self._layout.bytes,
+            records=self._records,
+            messages=dict(sorted(self._messages.items())),
+            torn_file=name,
+            torn_bytes=size,
+        )
+
+    def _recover(self) -> Machine:
+        """What a start makes of it; nothing when it refuses, for a reason that will be found."""
+        machine = Machine(journal=_NoJournal(), rng=Random(0))
+        try:
+            recover(self._files, machine)
+        except (CorruptLog, msgspec.MsgspecError, StructError):
+            return Machine(journal=_NoJournal(), rng=Random(0))
+        for queue in machine.queues.values():
+            self._messages[queue.name] = 0
+        return machine
+
+    def _check(self, log: LogFile, later: list[LogFile], machine: Machine) -> None:
+        loaded = load(self._files, log, later)
+        if loaded is None:
+            self._add(log, 0, 0, MISSING)
+            return
+        if loaded.damage is not None:
+            self._damages.append(loaded.damage)
+        if log.is_sealed:
+            damage = index_damage(self._files, log, loaded.salt)
+            if damage is not None:
+                self._damages.append(damage)
+        expected: dict[int, list[Live]] = {}
+        for live in live_batches(machine, log.segment):
+            expected.setdefault(offset_of(live.batch.locator), []).append(live)
+        told = 0
+        for item in loaded.walk:
+            if isinstance(item, Gap):
+                self._add(log, item.start, item.stop - item.start, DAMAGED)
+            else:
+                self._records += 1
+                self._check_record(log, item, expected.pop(item.offset, []), machine)
+            if item[0] - told >= _PROGRESS_BYTES:
+                self._progress(log.name, item[0] - told)
+                told = item[0]
+        self._progress(log.name, len(loaded.data) - told)
+        gaps = [(d.offset, d.offset + d.bytes) for d in self._damages if d.file == log.name]
+        for offset in expected:
+            if not any(start <= offset < stop for start, stop in gaps):
+                self._add(log, offset, 0, ASTRAY)
+        if loaded.walk.torn_bytes:
+            self._torn = log.name, loaded.walk.torn_bytes
+
+    def _check_record(
+        self, log: LogFile, item: Found, expected: list[Live], machine: Machine
+    ) -> None:
+        try:
+            event = codec.decode(item.kind, item.payload)
+        except (msgspec.MsgspecError, StructError):
+            self._add(log, item.offset, item.length, UNKNOWN)
+            return
+        for live in expected:
+            queue = machine.queues_by_id[live.queue_id]
+            count = _messages_in(queue, event, live)
+            if count is None:
+                self._add(log, item.offset, item.length, ASTRAY)
+            else:
+                self._messages[queue.name] += count
+
+    def _add(self, log: LogFile, offset: int, size: int, problem: str) -> None:
+        self._damages.append(Damage(file=log.name, offset=offset, bytes=size, problem=problem))
+
+
+def _messages_in(queue: Queue, event: ev.Event, live: Live) -> int | None:
+    """How many messages of the queue the event holds; None when it is not the one expected."""
+    match event:
+        case ev.Published() | ev.Lost():
+            queue_id, first, stop = event.queue_id, event.first, event.first + event.count
+        case ev.DeadLettered():
+            queue_id, first = event.dead_letter_queue_id, event.letter_index
+            stop = first + 1
+        case _:
+            return None
+    if queue_id != queue.id or first != live.batch.first:
+        return None
+    if live.straggler is not None:
+        return 1 if first <= live.straggler < stop else None
+    if (stop < queue.next and queue.timeline.batch(stop).first != stop) or stop > queue.next:
+        return None
+    if isinstance(event, ev.Lost):
+        return 0
+    aside = sum(1 for index in queue.stragglers if first <= index < min(stop, queue.first))
+    return stop - max(first, queue.first) + aside
+
+
+class _NoJournal:
+    """A start applies events and emits none."""
+
+    def append(self, event: ev.Event) -> Place:
+        raise AssertionError(f"verifying emitted {event}")
+
+
+def _tell_nobody(name: str, count: int) -> None:
+    return

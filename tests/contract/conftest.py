@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from penstock.broker import Broker
+from tests.contract.backends import BACKENDS, Backend
+from tests.contract.clock import ManualClock
+from tests.contract.world import QUEUE, World
+
+WITHIN_ONE_LIFE = "within_one_life"
+OVER_RESTARTS = "over_restarts"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{WITHIN_ONE_LIFE}: calls that wait for each other in one open store"
+    )
+    config.addinivalue_line(
+        "markers", f"{OVER_RESTARTS}: only where what was stored survives a restart"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "backend" in metafunc.fixturenames:
+        marks = {mark.name for mark in metafunc.definition.iter_markers()}
+        backends = [
+            backend
+            for backend in BACKENDS
+            if not (WITHIN_ONE_LIFE in marks and backend.restarts_always)
+            and not (OVER_RESTARTS in marks and not backend.survives_restart)
+        ]
+        metafunc.parametrize("backend", backends, ids=lambda backend: backend.name)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest_asyncio.fixture
+async def world(backend: Backend, clock: ManualClock, tmp_path: Path) -> AsyncIterator[World]:
+    directory = tmp_path / "data"
+    directory.mkdir()
+    world = World(backend, directory, clock)
+    await world.open()
+    yield world
+    await world.close()
+
+
+@pytest.fixture
+def broker(world: World) -> Broker:
+    return world.broker
+
+
+@pytest_asyncio.fixture
+async def queue(broker: Broker) -> str:
+    """A plain queue."""
+    await broker.create_queue(QUEUE)
+    return QUEUE

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from penstock.broker import Broker
+from penstock.core.message import NewMessage
+from penstock.core.settling import Outcome
+from penstock.errors import InvalidArgument, ReservedQueue
+from tests.contract.world import QUEUE, World, bodies, indexes, receipts
+
+LETTERS = f"{QUEUE}-dlq"
+
+
+@pytest_asyncio.fixture
+async def strict(broker: Broker) -> str:
+    """A queue on which a message may fail once."""
+    await broker.create_queue(QUEUE)
+    await broker.alter_subscription(QUEUE, "default", max_deliveries=1)
+    return QUEUE
+
+
+async def fail(
+    broker: Broker, *, count: int = 1, subscription: str = "default", reason: str = ""
+) -> None:
+    given = await broker.receive(QUEUE, subscription=subscription, limit=count)
+    assert len(given) == count
+    await broker.nack(QUEUE, receipts(given), subscription, reason=reason)
+
+
+async def test_a_message_that_failed_too_often_becomes_a_dead_letter(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a message that may be delivered three times
+    await broker.alter_subscription(queue, "default", max_deliveries=3)
+    message = NewMessage(body=b"bad", attributes={"k": "v"}, topic="t", priority=3)
+    (published,) = await broker.publish(queue, [message])
+    # When it fails three times
+    for _ in range(3):
+        assert await broker.dead_letters(queue) == []
+        await fail(broker, reason="no luck")
+    # Then it is a dead letter, with all that it was and why
+    assert await broker.receive(queue) == []
+    (letter,) = await broker.dead_letters(queue)
+    assert (letter.queue, letter.index, letter.id) == (LETTERS, 0, published.id)
+    assert (letter.body, letter.attributes, letter.topic, letter.priority) == (
+        b"bad",
+        {"k": "v"},
+        "t",
+        3,
+    )
+    why = letter.dead_letter
+    assert why is not None
+    assert (why.queue, why.subscription, why.index) == (queue, "default", 0)
+    assert (why.deliveries, why.reason, why.failed_at) == (3, "no luck", world.clock.now)
+    stats = await world.stats()
+    assert (stats.dead_lettered, stats.ready, stats.nacked) == (1, 0, 2)
+    assert (await broker.queue_stats(queue)).dead_letters == 1
+
+
+async def test_leases_that_run_out_count_as_failures(
+    world: World, broker: Broker, strict: str
+) -> None:
+    await broker.publish(strict, [b"bad"])
+    (delivery,) = await broker.receive(strict)
+    await world.pass_time(30)
+    (letter,) = await broker.dead_letters(strict)
+    assert letter.dead_letter is not None
+    assert letter.dead_letter.reason == "max-deliveries"
+    assert await broker.ack(strict, [delivery.receipt]) == [Outcome.ALREADY_SETTLED]
+
+
+async def test_without_a_limit_a_message_never_becomes_one(broker: Broker, queue: str) -> None:
+    await broker.alter_subscription(queue, "default", max_deliveries=None)
+    await broker.publish(queue, [b"a"])
+    for _ in range(20):
+        await fail(broker)
+    assert (await broker.receive(queue))[0].deliveries == 21
+
+
+async def test_dead_letters_are_listed_in_order_by_parts(broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a", b"b", b"c"])
+    await fail(broker, count=3)
+    assert bodies(await broker.dead_letters(strict)) == [b"a", b"b", b"c"]
+    assert bodies(await broker.dead_letters(strict, start=1, limit=1)) == [b"b"]
+    assert await broker.dead_letters(strict, start=3) == []
+
+
+async def test_a_queue_without_dead_letters_has_none(broker: Broker, queue: str) -> None:
+    assert await broker.dead_letters(queue) == []
+    assert await broker.replay(queue) == 0
+    assert await broker.discard(queue) == 0
+
+
+async def test_a_replay_gives_all_of_them_back(world: World, broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a", b"b"])
+    await fail(broker, count=2)
+    assert await broker.replay(strict) == 2
+    assert await broker.dead_letters(strict) == []
+    given = await broker.receive(strict, limit=5)
+    # As if they had never been delivered
+    assert [(d.body, d.deliveries) for d in given] == [(b"a", 1), (b"b", 1)]
+    await broker.ack(strict, receipts(given))
+    stats = await world.stats()
+    assert (stats.replayed, stats.acked, stats.dead_lettered) == (2, 2, 2)
+
+
+async def test_a_replay_may_be_of_some(broker: Broker, strict: str) -> None:
+    published = await broker.publish(strict, [b"a", b"b", b"c"])
+    await fail(broker, count=3)
+    assert await broker.replay(strict, [published[1].id, "unknown"]) == 1
+    assert bodies(await broker.dead_letters(strict)) == [b"a", b"c"]
+    assert bodies(await broker.receive(strict, limit=5)) == [b"b"]
+
+
+async def test_a_replay_goes_to_the_subscription_that_failed(
+    broker: Broker, strict: str
+) -> None:
+    await broker.create_subscription(strict, "audit", max_deliveries=1)
+    await broker.publish(strict, [b"a"])
+    await fail(broker, subscription="audit")
+    (delivery,) = await broker.receive(strict)
+    await broker.ack(strict, [delivery.receipt])
+    assert await broker.replay(strict) == 1
+    assert await broker.receive(strict) == []
+    assert bodies(await broker.receive(strict, subscription="audit")) == [b"a"]
+
+
+async def test_an_id_stands_for_the_letters_of_every_subscription(
+    broker: Broker, strict: str
+) -> None:
+    await broker.create_subscription(strict, "audit", max_deliveries=1)
+    (published,) = await broker.publish(strict, [b"a"])
+    await fail(broker)
+    await fail(broker, subscription="audit")
+    letters = await broker.dead_letters(strict)
+    assert [m.dead_letter and m.dead_letter.subscription for m in letters] == ["default", "audit"]
+    assert await broker.replay(strict, [published.id]) == 2
+
+
+async def test_a_replayed_message_may_fail_again(broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker, reason="first")
+    await broker.replay(strict)
+    await fail(broker, reason="second")
+    (letter,) = await broker.dead_letters(strict)
+    assert letter.dead_letter is not None
+    assert (letter.index, letter.dead_letter.reason) == (1, "second")
+
+
+async def test_discarded_letters_are_gone(broker: Broker, strict: str) -> None:
+    published = await broker.publish(strict, [b"a", b"b"])
+    await fail(broker, count=2)
+    assert await broker.discard(strict, [published[0].id]) == 1
+    assert bodies(await broker.dead_letters(strict)) == [b"b"]
+    assert await broker.discard(strict) == 1
+    assert await broker.replay(strict) == 0
+    assert await broker.receive(strict) == []
+
+
+async def test_dead_letters_can_be_consumed_like_any_queue(
+    world: World, broker: Broker, strict: str
+) -> None:
+    await broker.publish(strict, [b"a", b"b"])
+    await fail(broker, count=2)
+    first, second = await broker.receive(LETTERS, limit=5)
+    assert (first.body, first.queue) == (b"a", LETTERS)
+    await broker.ack(LETTERS, [first.receipt])
+    assert bodies(await broker.dead_letters(strict)) == [b"b"]
+    # What is in flight there can still be replayed, and the delivery is void then
+    assert await broker.replay(strict) == 1
+    assert await broker.ack(LETTERS, [second.receipt]) == [Outcome.ALREADY_SETTLED]
+    assert bodies(await broker.receive(strict, limit=5)) == [b"b"]
+
+
+async def test_dead_letters_have_no_dead_letters(broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    for _ in range(10):
+        (delivery,) = await broker.receive(LETTERS)
+        await broker.nack(LETTERS, [delivery.receipt])
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+    with pytest.raises(InvalidArgument):
+        await broker.alter_subscription(LETTERS, "default", max_deliveries=2)
+
+
+async def test_the_queue_of_dead_letters_is_the_brokers(broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    for call in (
+        broker.delete_queue(LETTERS),
+        broker.create_subscription(LETTERS, "audit"),
+        broker.delete_subscription(LETTERS, "default"),
+        broker.seek(LETTERS, 0),
+    ):
+        with pytest.raises(ReservedQueue):
+            await call
+
+
+async def test_a_purge_of_the_dead_letters_removes_them(broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    await broker.purge_queue(LETTERS)
+    assert await broker.dead_letters(strict) == []
+    assert await broker.replay(strict) == 0
+
+
+async def test_letters_of_a_subscription_that_is_gone_stay(broker: Broker, strict: str) -> None:
+    await broker.create_subscription(strict, "audit", max_deliveries=1)
+    await broker.publish(strict, [b"a"])
+    await fail(broker, subscription="audit")
+    await broker.delete_subscription(strict, "audit")
+    assert await broker.replay(strict) == 0
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+    assert await broker.discard(strict) == 1
+
+
+async def test_dead_letters_outlive_the_retention_of_both_queues(
+    world: World, broker: Broker, strict: str
+) -> None:
+    # Given two letters, of which the later one is discarded
+    published = await broker.publish(strict, [b"a", b"b", b"c"])
+    await fail(broker, count=2)
+    await broker.ack_up_to(strict, 3)
+    await broker.discard(strict, [published[1].id])
+    # When their time is long over
+    await world.pass_time(1_000_000)
+    await world.pass_time(1_000_000)
+    # Then the other one is still there, and can be replayed
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+    assert await broker.replay(strict) == 1
+    assert bodies(await broker.receive(strict, limit=5)) == [b"a"]
+
+
+async def test_going_back_over_a_dead_letter_delivers_its_message_again(
+    broker: Broker, strict: str
+) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    await broker.seek(strict, 0)
+    (delivery,) = await broker.receive(strict, limit=5)
+    # The letter is still there, but has nothing to bring back
+    assert await broker.replay(strict) == 1
+    await broker.ack(strict, [delivery.receipt])
+    assert await broker.receive(strict, limit=5) == []
+
+
+@pytest.mark.over_restarts
+async def test_dead_letters_survive_a_restart(world: World, broker: Broker, strict: str) -> None:
+    await broker.publish(strict, [b"a", b"b"])
+    await fail(broker, count=2, reason="why")
+    before = await broker.dead_letters(strict)
+    await world.restart()
+    assert await broker.dead_letters(strict) == before
+    await broker.replay(strict, [before[0].id])
+    await world.restart()
+    assert bodies(await broker.dead_letters(strict)) == [b"b"]
+    assert indexes(await broker.receive(strict, limit=5)) == [0]

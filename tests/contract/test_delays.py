@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from penstock.broker import Broker
+from penstock.core.message import NewMessage
+from tests.contract.world import World, bodies, indexes, receipts
+
+
+async def test_a_message_is_not_delivered_before_its_time(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given one message for later and one for now
+    later = NewMessage(body=b"later", not_before=world.clock.later(10))
+    await broker.publish(queue, [later, b"now"])
+    # Then the second goes first
+    assert bodies(await broker.receive(queue, limit=5)) == [b"now"]
+    stats = await world.stats()
+    assert (stats.delayed, stats.in_flight, stats.ready) == (1, 1, 0)
+    # And the other one once its time has come, not a moment earlier
+    world.clock.advance(9.999)
+    assert await broker.receive(queue) == []
+    world.clock.advance(0.001)
+    assert bodies(await broker.receive(queue)) == [b"later"]
+
+
+async def test_a_time_that_has_passed_is_no_delay(world: World, broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.now)])
+    assert bodies(await broker.receive(queue)) == [b"a"]
+
+
+async def test_a_message_may_be_scheduled_far_ahead(
+    world: World, broker: Broker, queue: str
+) -> None:
+    await broker.alter_queue(queue, retention_seconds=None)
+    years = 50 * 365 * 86_400
+    await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.later(years))])
+    await world.pass_time(years - 1)
+    assert await broker.receive(queue) == []
+    await world.pass_time(1)
+    assert bodies(await broker.receive(queue)) == [b"a"]
+
+
+async def test_a_delayed_message_keeps_its_priority(
+    world: World, broker: Broker, queue: str
+) -> None:
+    soon = world.clock.later(5)
+    await broker.publish(
+        queue,
+        [
+            b"plain",
+            NewMessage(body=b"high", priority=9, not_before=soon),
+            NewMessage(body=b"low", priority=1, not_before=soon),
+        ],
+    )
+    world.clock.advance(5)
+    assert bodies(await broker.receive(queue, limit=5)) == [b"high", b"low", b"plain"]
+
+
+async def test_a_delay_counts_for_every_subscription(
+    world: World, broker: Broker, queue: str
+) -> None:
+    await broker.create_subscription(queue, "audit", filter='topic == "t"')
+    message = NewMessage(body=b"a", topic="t", not_before=world.clock.later(5))
+    await broker.publish(queue, [message])
+    assert await broker.receive(queue, subscription="audit") == []
+    world.clock.advance(5)
+    assert bodies(await broker.receive(queue, subscription="audit")) == [b"a"]
+    assert bodies(await broker.receive(queue)) == [b"a"]
+
+
+async def test_a_message_expires_at_its_own_time(world: World, broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [NewMessage(body=b"a", expires_at=world.clock.later(10)), b"b"])
+    world.clock.advance(10)
+    assert bodies(await broker.receive(queue, limit=5)) == [b"b"]
+    stats = await world.stats()
+    assert (stats.expired, stats.dead_lettered) == (1, 0)
+
+
+async def test_a_message_that_is_in_flight_expires_only_if_it_fails(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given two messages in flight when they expire
+    expires_at = world.clock.later(10)
+    await broker.publish(
+        queue, [NewMessage(body=b, expires_at=expires_at) for b in (b"a", b"b", b"c")]
+    )
+    given = await broker.receive(queue, limit=3, lease_seconds=20)
+    await world.pass_time(10)
+    assert (await world.stats()).in_flight == 3
+    # When one is acked, one is nacked and one is forgotten
+    await broker.ack(queue, receipts(given)[:1])
+    await broker.nack(queue, receipts(given)[1:2])
+    await world.pass_time(10)
+    # Then the first counts as done, and the others have expired
+    stats = await world.stats()
+    assert (stats.acked, stats.expired, stats.ready, stats.in_flight) == (1, 2, 0, 0)
+
+
+async def test_a_message_expires_while_it_is_delayed_parked_or_held(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", fifo=True)
+    await broker.create_subscription("jobs", "after", after=["default"])
+    clock = world.clock
+    await broker.publish(
+        "jobs",
+        [
+            NewMessage(body=b"delayed", not_before=clock.later(50), expires_at=clock.later(5)),
+            NewMessage(body=b"head", group_key="g"),
+            NewMessage(body=b"parked", group_key="g", expires_at=clock.later(5)),
+            NewMessage(body=b"next", group_key="g"),
+        ],
+    )
+    given = await broker.receive("jobs", limit=5)
+    assert bodies(given) == [b"head"]
+    await world.pass_time(5)
+    stats, held = await world.stats(), await world.stats("after")
+    assert (stats.expired, stats.delayed, stats.parked) == (2, 0, 1)
+    assert (held.expired, held.held) == (2, 2)
+    await broker.ack("jobs", receipts(given))
+    assert bodies(await broker.receive("jobs", limit=5)) == [b"next"]
+
+
+async def test_a_queue_may_give_every_message_the_same_time_to_live(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    await broker.publish("jobs", [b"old"])
+    await world.pass_time(6)
+    await broker.publish("jobs", [b"new"])
+    await world.pass_time(4)
+    assert bodies(await broker.receive("jobs", limit=5)) == [b"new"]
+    assert (await world.stats()).expired == 1
+
+
+async def test_the_earlier_of_both_expiries_counts(world: World, broker: Broker) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    await broker.publish("jobs", [NewMessage(body=b"a", expires_at=world.clock.later(5))])
+    await broker.publish("jobs", [NewMessage(body=b"b", expires_at=world.clock.later(50))])
+    await world.pass_time(5)
+    assert (await world.stats()).expired == 1
+    await world.pass_time(5)
+    assert (await world.stats()).expired == 2
+
+
+async def test_a_message_kept_past_retention_lives_as_long_as_its_time_to_live(
+    world: World, broker: Broker
+) -> None:
+    # Given a queue that keeps no history
+    await broker.create_queue("jobs", message_ttl_seconds=100, retention_messages=0)
+    await broker.publish("jobs", [b"a", b"b"])
+    await world.pass_time(1)
+    # Then an unsettled message is still there
+    (given,) = await broker.receive("jobs", lease_seconds=1000)
+    # Until its time is over; one that is in flight expires when it fails
+    await world.pass_time(99)
+    assert await broker.receive("jobs", limit=5) == []
+    await broker.nack("jobs", [given.receipt])
+    assert await broker.receive("jobs", limit=5) == []
+    assert (await world.stats()).expired == 2
+
+
+async def test_who_goes_back_in_time_does_not_get_what_has_expired(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    await broker.publish("jobs", [b"old"])
+    await world.pass_time(10)
+    await broker.publish("jobs", [b"new"])
+    await broker.seek("jobs", "earliest")
+    await broker.create_subscription("jobs", "late", start="earliest")
+    assert indexes(await broker.receive("jobs", limit=5)) == [1]
+    assert indexes(await broker.receive("jobs", subscription="late", limit=5)) == [1]
+
+
+async def test_an_expired_message_does_not_hold_back_its_group(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", fifo=True)
+    first = NewMessage(body=b"a", group_key="g", expires_at=world.clock.later(5))
+    await broker.publish("jobs", [first, NewMessage(body=b"b", group_key="g")])
+    world.clock.advance(5)
+    assert bodies(await broker.receive("jobs", limit=5)) == [b"b"]

@@ -1,0 +1,130 @@
+"""The simulator finds the bugs it was made for: each is planted here, and must show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from penstock.core.subscription import Subscription
+from penstock.storage.wal import record
+from penstock.storage.wal.store import WalStore
+from tests.simulation import files
+from tests.simulation.committer import InlineCommitter
+from tests.simulation.runner import Failure, run_seed
+from tests.simulation.simulation import Plan
+
+SEEDS = 200
+
+# What clients are told must be enough to find them, without a look at the state of the store.
+CLIENTS_ONLY = Plan(memory_share=0, compares_state=False)
+
+
+def first_failure(plan: Plan) -> Failure:
+    for seed in range(SEEDS):
+        failure = run_seed(seed, plan)
+        if failure is not None:
+            return failure
+    pytest.fail(f"{SEEDS} histories did not show the fault")
+
+
+def at_every_start(change: Callable[[Subscription], None]) -> Plan:
+    """A plan whose store comes out of recovery with its subscriptions changed."""
+
+    def after_open(store: WalStore) -> None:
+        for subscription in store.machine.subscriptions.values():
+            change(subscription)
+
+    return replace(CLIENTS_ONLY, after_open=after_open)
+
+
+def test_a_sync_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a disk that says it has synced and has not
+    def sync(self: files._SimulatedFile, make_durable: Callable[[], None]) -> None:
+        self._files.begin("sync", self._name)
+
+    monkeypatch.setattr(files._SimulatedFile, "_sync", sync)
+
+    # Then what was promised is found to be gone
+    assert first_failure(CLIENTS_ONLY)
+
+
+def test_an_answer_before_the_write_is_found() -> None:
+    # Given a store that answers at once and writes later
+    class HastyCommitter(InlineCommitter):
+        def submit(self) -> asyncio.Future[None]:
+            super().submit()
+            answered = asyncio.get_running_loop().create_future()
+            answered.set_result(None)
+            return answered
+
+    # Then answers turn out to have been false
+    failure = first_failure(replace(CLIENTS_ONLY, committer=HastyCommitter))
+    assert failure.invariant in {"lost", "stable indexes", "delivered after its ack"}, failure
+
+
+def test_an_epoch_that_is_used_again_is_found() -> None:
+    # Given a recovery that begins to count epochs anew
+    def restart(subscription: Subscription) -> None:
+        subscription.epoch = 0
+
+    # Then two deliveries have the same receipt
+    failure = first_failure(at_every_start(restart))
+    assert failure.invariant in {"receipt used twice", "epoch went back"}, failure
+
+
+def test_holds_that_are_dropped_at_recovery_are_found() -> None:
+    # Given a recovery that takes everything for released
+    def release(subscription: Subscription) -> None:
+        if subscription.parents:
+            subscription.open(0, subscription.queue.next)
+
+    # Then a subscription gets what it must wait for
+    assert first_failure(at_every_start(release)).invariant == "dependency"
+
+
+def test_a_delivery_count_that_is_lost_is_found() -> None:
+    # Given a recovery that forgets how often a message was delivered
+    def forget(subscription: Subscription) -> None:
+        for index, lease in subscription.leases.items():
+            subscription.leases[index] = lease._replace(deliveries=0)
+        for index, tried in subscription.attempts.items():
+            subscription.attempts[index] = tried._replace(deliveries=0)
+
+    # Then the count goes back
+    assert first_failure(at_every_start(forget)).invariant == "delivery count went back"
+
+
+def test_acks_that_are_forgotten_at_recovery_are_found() -> None:
+    # Given a recovery that knows of no ack but those below the floor
+    def forget(subscription: Subscription) -> None:
+        for start, stop in list(subscription.settled):
+            if start > subscription.floor:
+                subscription.settled.discard(start, stop)
+                subscription.settled_total -= stop - start
+                for index in range(start, stop):
+                    subscription._make_ready(index)
+
+    # Then a message comes again after its ack
+    assert first_failure(at_every_start(forget)).invariant == "delivered after its ack"
+
+
+def test_a_torn_record_that_is_taken_for_good_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given records whose checksums always match
+    def always_the_same(data: Iterable[int], value: int = 0) -> int:
+        return 1
+
+    monkeypatch.setattr(record, "crc32c", always_the_same)
+
+    # Then something that nobody sent is found in the log
+    assert first_failure(CLIENTS_ONLY)
+
+
+def test_without_a_fault_the_same_plan_finds_nothing() -> None:
+    # Given the plan of these tests, with nothing planted
+    failures = [run_seed(seed, CLIENTS_ONLY) for seed in range(10)]
+
+    # Then it finds nothing
+    assert failures == [None] * 10
