@@ -164,6 +164,6 @@ async def test_a_message_that_kills_its_consumer_becomes_a_dead_letter(
         (delivery,) = await broker.receive(queue)
         assert delivery.deliveries == deliveries
         await world.restart()
-        world.clock.advance(30)
+        await world.pass_time(30)
     assert await broker.receive(queue) == []
     assert bodies(await broker.dead_letters(queue)) == [b"poison"]

@@ -96,14 +96,16 @@ async def make_history(path: Path, *, closed: bool = True) -> History:
     await broker.create_subscription("orders", "even", filter="body.kind == 'even'")
     await broker.create_subscription("orders", "billing", start="earliest")
     await broker.create_subscription("orders", "mail", after=["billing"], start="earliest")
+    for number in range(40):
+        padding = {"padding": "." * 100}
+        await history.publish(broker, "brief", [order(number, attributes=padding)])
     for number in range(30):
         messages = [order(2 * number, priority=number % 3), order(2 * number + 1)]
         await history.publish(broker, "orders", messages)
-        await history.publish(broker, "brief", [order(number)])
         clock.advance(1)
     # Most of the first segments is settled and removed, but for one message that is not.
     kept = await broker.receive("brief", limit=1, lease_seconds=1e6)
-    await history.ack(broker, "brief", 29)
+    await history.ack(broker, "brief", 37)
     await history.ack(broker, "orders", 10)
     await history.ack(broker, "orders", 12, "billing")
     await history.ack(broker, "orders", 5, "mail")

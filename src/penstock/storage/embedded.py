@@ -202,14 +202,21 @@ class EmbeddedStore:
     async def _hand_out(self, handout: delivery.Handout | None) -> list[Delivery]:
         if handout is None:
             return []
-        await self._commit()
-        return await self._reader.deliver(handout)
+        committed = self._journal.submit()
+        # Put together what is at hand while the disk is busy.
+        deliveries = self._reader.deliver_nowait(handout)
+        if committed is not None:
+            await committed
+        return await self._reader.deliver(handout) if deliveries is None else deliveries
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
         machine = self.machine
         now_ns = self._now()
+        if len(settlements) > 1:
+            # One alone is checked before it changes anything.
+            _check(machine.subscription(queue, subscription), settlements)
         outcomes: list[list[Outcome]] = []
         for settlement in settlements:
             match settlement:
@@ -326,6 +333,20 @@ class EmbeddedStore:
     async def _finish(self) -> None:
         """The last thing: nothing is accepted any more."""
         await self._journal.close()
+
+
+def _check(reader: Subscription, settlements: Sequence[base.Settlement]) -> None:
+    """Raise before the first of them is applied, whichever is at fault."""
+    for settlement in settlements:
+        match settlement:
+            case base.Ack(targets=targets):
+                settling.check_targets(reader, targets)
+            case base.Nack(targets=targets, delay_seconds=delay):
+                settling.check_targets(reader, targets)
+                settling.check_delay(delay)
+            case base.Extend(targets=targets, seconds=seconds):
+                settling.check_targets(reader, targets)
+                settling.check_extension(seconds)
 
 
 def _matches(compiled: Filter, queue: Queue, message: Message) -> bool:

@@ -67,10 +67,13 @@ class MessageReader:
 
     async def deliver(self, handout: Handout) -> list[Delivery]:
         queue = handout.subscription.queue
+        return _deliveries(queue, await self._pieces(queue, handout.runs), handout)
+
+    def deliver_nowait(self, handout: Handout) -> list[Delivery] | None:
+        """None when any part of it takes I/O."""
+        queue = handout.subscription.queue
         pieces = self._pieces_nowait(queue, handout.runs)
-        if pieces is None:
-            pieces = await self._pieces(queue, handout.runs)
-        return _deliveries(queue, pieces, handout)
+        return None if pieces is None else _deliveries(queue, pieces, handout)
 
     def _pieces_nowait(self, queue: Queue, runs: list[Run]) -> list[Piece] | None:
         pieces: list[Piece] = []

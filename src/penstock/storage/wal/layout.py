@@ -151,7 +151,13 @@ def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
 def index_damage(files: Files, log: LogFile, salt: bytes) -> Damage | None:
     """Of the index of a sealed file, if it has one that cannot be used. That is never a loss."""
     name = index_name(log.segment)
-    if name not in files.names() or load_index(files, log.segment, salt) is not None:
+    names = files.names()
+    if name not in names:
+        return None
+    # Until the next checkpoint a segment that was packed is still there beside its pack.
+    twins = [twin for twin in names if twin.startswith(f"{log.segment:016x}") and twin != name]
+    salts = [salt, *(files.read_at(twin, 0, HEADER_BYTES)[_SALT] for twin in twins)]
+    if any(load_index(files, log.segment, salt) is not None for salt in salts):
         return None
     problem = "the index is damaged: every start has to read the whole segment instead"
     return Damage(file=name, offset=0, bytes=files.size(name), problem=problem)
