@@ -22,6 +22,8 @@ class Scale:
     """What a peer gets for the same in a round; its rate is taken over this time."""
     backlog: int
     small_backlog: int
+    single_records: int
+    """Messages that were published one after the other, so that each has a record of its own."""
     depth_batches: int
     """Timed pairs of receive and ack at each depth, in a round."""
     work_seconds: float
@@ -38,6 +40,7 @@ FULL = Scale(
     cycle_peer_seconds=4.0,
     backlog=10_000_000,
     small_backlog=10_000,
+    single_records=300_000,
     depth_batches=2_000,
     work_seconds=5.0,
     topics=1_000,
@@ -52,6 +55,7 @@ QUICK = Scale(
     cycle_peer_seconds=0.5,
     backlog=200_000,
     small_backlog=10_000,
+    single_records=20_000,
     depth_batches=50,
     work_seconds=0.5,
     topics=1_000,

@@ -275,6 +275,8 @@ class Checker:
             return
         for parent in parents:
             reader = self.reader(parent)
+            if child.config.on_dead_parent == "cascade" and held in parent.dead:
+                raise Violation("cascade", f"{held} is dead for {reader}, but not for {child.name}")
             trail = reader.trails[held]
             if reader.wants(placed.sent) and (not trail.done or trail.revivals or reader.seeks):
                 return

@@ -62,9 +62,10 @@ class Simulation:
         self.segment_bytes = self.rng.choice([2048, 4096, 16384])
         self.cache_bytes = self.rng.choice([0, 2000, 100_000])
         self.store: EmbeddedStore
+        self.log: Log | None = None
         self.committer: InlineCommitter | None = None
         self.executor = SlowExecutor()
-        self.tasks: set[asyncio.Task[Any]] = set()
+        self.tasks: dict[asyncio.Task[Any], None] = {}  # in the order they were begun
 
     async def run(self) -> None:
         """Raises `Violation`."""
@@ -96,12 +97,12 @@ class Simulation:
             self.store = MemoryStore(clock=self.clock, rng=self.rng)
         else:
             opening = asyncio.ensure_future(self._open())
-            self.tasks.add(opening)
+            self.tasks[opening] = None
             while not opening.done():
                 await asyncio.sleep(0)
                 if self.committer is not None and self.committer.has_work:
                     self.committer.step()
-            self.tasks.discard(opening)
+            del self.tasks[opening]
             self.store = opening.result()
         self.twin.watch(self.store.machine)
         self.clients.use(self.store)
@@ -121,6 +122,7 @@ class Simulation:
         return store
 
     def _make_committer(self, log: Log) -> InlineCommitter:
+        self.log = log
         self.committer = self.plan.committer(log)
         return self.committer
 
@@ -160,7 +162,7 @@ class Simulation:
             self.clock.advance(rng.choice([0, 0.001, 0.3, 3, 15, 45]))
         action = self.workload.next()
         if action is not None:
-            self.tasks.add(asyncio.ensure_future(action))
+            self.tasks[asyncio.ensure_future(action)] = None
         for _ in range(rng.randint(1, 3)):
             await asyncio.sleep(0)
         self._collect()
@@ -178,7 +180,7 @@ class Simulation:
     def _collect(self) -> None:
         """Look at the calls that ended."""
         for task in [task for task in self.tasks if task.done()]:
-            self.tasks.discard(task)
+            del self.tasks[task]
             if task.cancelled():
                 continue
             error = task.exception()
@@ -190,7 +192,7 @@ class Simulation:
     async def _finish(self, action: Coroutine[Any, Any, T]) -> T:
         """Make one call and wait for its answer, and for all that were open."""
         task = asyncio.ensure_future(action)
-        self.tasks.add(task)
+        self.tasks[task] = None
         for _ in range(_MAX_STEPS_TO_FINISH):
             await asyncio.sleep(0)
             self._commit()
@@ -222,7 +224,7 @@ class Simulation:
     async def _die(self) -> None:
         """The process ends, in order or not; the calls that are open are never answered."""
         how = self.rng.choice(["power", "power", "kill", "close"])
-        has_failed = self.committer is not None and self.committer.failure is not None
+        has_failed = self.log is not None and self.log.failure is not None
         if how == "close" and not self.files.is_down and not has_failed:
             self.files.fault = None
             await self._finish(self.store.close())

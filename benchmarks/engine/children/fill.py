@@ -20,6 +20,8 @@ class FillTask(msgspec.Struct, frozen=True, kw_only=True):
     directory: str
     messages: int
     loop: LoopName
+    batch: int = FILL_BATCH
+    tasks: int = FILL_TASKS
 
 
 class FillReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +33,14 @@ class FillReport(msgspec.Struct, frozen=True, kw_only=True):
 
 async def fill(task: FillTask) -> None:
     """Publish without syncs: here it is the backlog that counts, not how it came about."""
-    batch = make_bodies(FILL_BATCH)
-    step = max(FILL_BATCH, task.messages // STEPS // FILL_BATCH * FILL_BATCH)
+    batch = make_bodies(task.batch)
+    step = max(task.batch, task.messages // STEPS // task.batch * task.batch)
     async with open_store(Path(task.directory), sync="never") as broker:
         await broker.create_queue(QUEUE)
         done = 0
         while done < task.messages:
             size = min(step, task.messages - done)
-            await publish_count(broker, batch, tasks=FILL_TASKS, messages=size)
+            await publish_count(broker, batch, tasks=task.tasks, messages=size)
             done += size
             say(FillReport(done=done))
         memory = measure_memory()

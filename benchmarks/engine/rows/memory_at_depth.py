@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from benchmarks.engine.bar import at_most
+from benchmarks.engine.children.fill import FillReport, FillTask
 from benchmarks.engine.children.hold import HoldTask
 from benchmarks.engine.memory import Memory
 from benchmarks.engine.process import Child
@@ -16,7 +17,7 @@ BAR = at_most(40, "bytes")
 
 
 async def measure(run: Run) -> Outcome:
-    """Twice: in a process that opened the store, and in the one that published it all."""
+    """In a process that opened the store, in the one that published it all, and at its worst."""
     filled = run.backlog.memory_when_filled
     opened: list[Memory] = []
     empty: list[Memory] = []
@@ -26,6 +27,7 @@ async def measure(run: Run) -> Outcome:
             with run.fresh_directory("empty") as directory:
                 empty.append(_hold(run, directory, create=True))
             meter.advance()
+    singles, worst = _singles(run, empty)
     messages = run.backlog.messages
     pairs = list(zip(opened, empty, strict=True))
     rss_opened = [(full.rss - base.rss) / messages for full, base in pairs]
@@ -35,6 +37,14 @@ async def measure(run: Run) -> Outcome:
             what=f"a backlog of {messages:,}, {how}", unit="bytes/message", ours=ours, bar=BAR
         )
         for how, ours in (("opened", rss_opened), ("published here", rss_filled))
+    )
+    verdicts += (
+        judge_value(
+            what=f"the worst case, {singles:,} records of one message",
+            unit="bytes/message",
+            ours=worst,
+            bar=BAR,
+        ),
     )
     notes = (
         _explain("empty store", empty[-1]),
@@ -52,6 +62,29 @@ async def measure(run: Run) -> Outcome:
         ],
     }
     return Outcome(verdicts=verdicts, samples=samples, notes=notes)
+
+
+def _singles(run: Run, empty: list[Memory]) -> tuple[int, list[float]]:
+    """Publishes that never meet another: every message has a record and an index entry."""
+    messages = run.scale.single_records
+    with run.fresh_directory("singles") as directory:
+        task = FillTask(
+            directory=str(directory), messages=messages, loop=run.loop, batch=1, tasks=1
+        )
+        text = "filling a backlog one message at a time"
+        with (
+            run.screen.meter(text, total=messages) as meter,
+            Child("benchmarks.engine.children.fill", task) as child,
+        ):
+            report = child.hear(FillReport)
+            while report.memory is None:
+                meter.reach(report.done)
+                report = child.hear(FillReport)
+            child.finish()
+        opened = [_hold(run, directory, create=False) for _ in empty]
+    return messages, [
+        (full.rss - base.rss) / messages for full, base in zip(opened, empty, strict=True)
+    ]
 
 
 def _hold(run: Run, directory: Path, *, create: bool) -> Memory:

@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core import events as ev
-from penstock.core.definitions import create_dead_letter_queue
 from penstock.core.limits import MAX_REASON_CHARACTERS
 from penstock.core.machine import Machine
 from penstock.core.message import parse_message_id
+from penstock.core.new_queue import new_dead_letter_queue
 from penstock.core.queue import Queue
+from penstock.core.runs import Runs
 from penstock.core.subscription import Subscription
 from penstock.errors import MessageNotFound, NotHeld
 
-__all__ = ["MAX_DELIVERIES_REASON", "bury", "bury_or", "discard", "letters_of", "release", "replay"]
+__all__ = [
+    "MAX_DELIVERIES_REASON",
+    "bury",
+    "bury_or",
+    "cascade",
+    "discard",
+    "letters_of",
+    "release",
+    "replay",
+]
 
 MAX_DELIVERIES_REASON = "max-deliveries"
 
@@ -43,7 +53,7 @@ def bury(
 ) -> None:
     """Make a message a dead letter, and for those that wait and want it, theirs too."""
     queue = subscription.queue
-    letters = queue.dead_letters or create_dead_letter_queue(machine, queue, now_ns)
+    letters = queue.dead_letters or new_dead_letter_queue(machine, queue, now_ns)
     machine.emit(
         ev.DeadLettered(
             at_ns=now_ns,
@@ -63,6 +73,16 @@ def bury(
             and not child.is_settled(index)
         ):
             bury(machine, child, index, f"dead-lettered by {subscription.name}", now_ns)
+
+
+def cascade(machine: Machine, subscription: Subscription, now_ns: int) -> None:
+    """What the parents gave up on before this subscription waited for them is its letter too."""
+    if subscription.config.on_dead_parent == "cascade":
+        dead = Runs(run for parent in subscription.parents for run in parent.dead)
+        given_up = [part for run in subscription.held() for part in dead.within(*run)]
+        for start, stop in given_up:
+            for index in range(start, stop):
+                bury(machine, subscription, index, "dead-lettered before", now_ns)
 
 
 def letters_of(queue: Queue, ids: Iterable[str] | None) -> list[int]:

@@ -9,11 +9,13 @@ import msgspec
 
 from penstock.core import events as ev
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.dead_letters import cascade
 from penstock.core.dependencies import check_dependencies
 from penstock.core.filters import compile_filter
 from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
 from penstock.core.machine import Machine
 from penstock.core.message import to_nanoseconds
+from penstock.core.new_queue import new_queue
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, Runs
 from penstock.core.subscription import Subscription
@@ -29,7 +31,6 @@ __all__ = [
     "alter_queue",
     "alter_subscription",
     "backfill_range",
-    "create_dead_letter_queue",
     "create_queue",
     "create_subscription",
     "delete_queue",
@@ -55,52 +56,7 @@ def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) 
             f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: "
             "choose another name"
         )
-    return _create_queue(machine, name, config, SubscriptionConfig(), now_ns, source=None)
-
-
-def create_dead_letter_queue(machine: Machine, source: Queue, now_ns: int) -> Queue:
-    """Keeps its letters until they are settled; an own retention can be set with `alter_queue`."""
-    return _create_queue(
-        machine,
-        source.name + DEAD_LETTER_SUFFIX,
-        QueueConfig(),
-        SubscriptionConfig(max_deliveries=None),
-        now_ns,
-        source=source,
-    )
-
-
-def _create_queue(
-    machine: Machine,
-    name: str,
-    config: QueueConfig,
-    default: SubscriptionConfig,
-    now_ns: int,
-    source: Queue | None,
-) -> Queue:
-    queue_id = machine.new_id()
-    machine.emit(
-        ev.QueueCreated(
-            at_ns=now_ns,
-            queue_id=queue_id,
-            name=name,
-            config=config,
-            salt=machine.rng.getrandbits(32),
-            dead_letters_of=source.id if source else None,
-        )
-    )
-    machine.emit(
-        ev.SubscriptionCreated(
-            at_ns=now_ns,
-            subscription_id=machine.new_id(),
-            queue_id=queue_id,
-            name=DEFAULT_SUBSCRIPTION,
-            config=default,
-            start=0,
-            since=0,
-        )
-    )
-    return machine.queues[name]
+    return new_queue(machine, name, config, SubscriptionConfig(), now_ns)
 
 
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
@@ -213,7 +169,9 @@ def create_subscription(
             backfill=ev.flat(_missing(matches, backfill)),
         )
     )
-    return machine.subscriptions[subscription_id]
+    subscription = machine.subscriptions[subscription_id]
+    cascade(machine, subscription, now_ns)
+    return subscription
 
 
 def alter_subscription(
@@ -231,6 +189,7 @@ def alter_subscription(
         machine.emit(
             ev.SubscriptionAltered(at_ns=now_ns, subscription_id=subscription.id, config=config)
         )
+        cascade(machine, subscription, now_ns)
     return subscription
 
 
@@ -242,7 +201,10 @@ def delete_subscription(machine: Machine, queue_name: str, name: str, now_ns: in
             "the default subscription of a dead-letter queue says which letters there are: "
             "it cannot be deleted"
         )
+    children = subscription.children
     machine.emit(ev.SubscriptionDeleted(at_ns=now_ns, subscription_id=subscription.id))
+    for child in children:
+        cascade(machine, child, now_ns)
 
 
 def seek(
@@ -268,6 +230,7 @@ def seek(
             backfill=ev.flat(_missing(matches, backfill)),
         )
     )
+    cascade(machine, subscription, now_ns)
 
 
 def _changed(config: Config, changes: dict[str, Any]) -> Config:

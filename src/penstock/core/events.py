@@ -56,11 +56,14 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fals
 
 
 class QueueCreated(_Event, frozen=True, tag=10):
+    """With its subscription `default`, whose id is the next one: a crash never parts the two."""
+
     queue_id: int
     name: str
     config: QueueConfig
     salt: int
     dead_letters_of: int | None = None
+    default: SubscriptionConfig | None = None
 
 
 class QueueAltered(_Event, frozen=True, tag=11):

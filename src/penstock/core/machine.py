@@ -90,6 +90,17 @@ class Machine:
         )
         self.last_id = event.queue_id
         self.add_queue(queue, event.dead_letters_of)
+        if event.default is not None:
+            created = ev.SubscriptionCreated(
+                at_ns=event.at_ns,
+                subscription_id=event.queue_id + 1,
+                queue_id=event.queue_id,
+                name=DEFAULT_SUBSCRIPTION,
+                config=event.default,
+                start=0,
+                since=0,
+            )
+            self._subscription_created(created, place)
 
     def add_queue(self, queue: Queue, dead_letters_of: int | None) -> None:
         self.queues[queue.name] = queue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.core import events as ev
-from penstock.core.dead_letters import bury_or
+from penstock.core.dead_letters import bury_or, cascade
 from penstock.core.limits import MAX_STRAGGLERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
@@ -21,6 +21,8 @@ def tick(machine: Machine, now_ns: int) -> None:
         for subscription in list(queue.subscriptions.values()):
             end_leases(machine, subscription, now_ns)
             subscription.mature(now_ns)
+            # Done at once where a parent gives up; again here in case a crash cut that short.
+            cascade(machine, subscription, now_ns)
         trim(machine, queue, now_ns)
 
 

@@ -25,6 +25,7 @@ from penstock.core.queue import Queue
 from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
+from penstock.core.subscription import Subscription
 from penstock.errors import MessageNotFound, StorageClosed, StorageError
 from penstock.storage import base
 from penstock.storage.gathering import Gathering

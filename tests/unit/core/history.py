@@ -434,6 +434,10 @@ class History:
             assert queue.holds(index), f"{index} is gone, but it is a dead letter"
         assert dead_letters.letters_of(queue, None) == sorted(self.naive.letters)
         assert set(queue.subscriptions) == set(self.naive.subscriptions)
+        for naive in self.naive.subscriptions.values():
+            if naive.config.on_dead_parent == "cascade":
+                given_up = {index for parent in naive.parents for index in parent.dead}
+                assert naive.held & given_up <= naive.revived
 
     def _check_reader(self, reader: Subscription, naive: NaiveSubscription) -> None:
         reader.mature(self.now_ns)

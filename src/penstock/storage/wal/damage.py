@@ -22,7 +22,12 @@ from typing import NamedTuple
 from penstock.storage.wal import record
 from penstock.storage.wal.segment import HEADER_BYTES, position_of
 
-__all__ = ["Damage", "Found", "Gap", "Walk"]
+__all__ = ["CUT", "DAMAGED", "MISSING", "UNKNOWN", "Damage", "Found", "Gap", "Walk"]
+
+MISSING = "the segment is missing: the messages and events in it are lost"
+DAMAGED = "the bytes are not what was written: the messages and events in them are lost"
+CUT = "the file ends too early: the messages behind its end are lost"
+UNKNOWN = "the record is none that this version of Penstock knows: it cannot be used"
 
 _ZEROS = bytes(1 << 16)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from penstock.storage.wal.checkpoint import (
     numbers_of,
 )
 from penstock.storage.wal.compaction import pack_names
-from penstock.storage.wal.damage import Damage, Walk
+from penstock.storage.wal.damage import Damage, Found, Gap, Walk
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.record import find_marks
 from penstock.storage.wal.replay import FIRST_SEGMENT
@@ -28,7 +29,21 @@ from penstock.storage.wal.segment import (
     segment_numbers,
 )
 
-__all__ = ["Layout", "Loaded", "LogFile", "index_damage", "load", "read_layout"]
+__all__ = [
+    "Layout",
+    "Loaded",
+    "LogFile",
+    "Progress",
+    "index_damage",
+    "load",
+    "read_layout",
+    "tell_nobody",
+]
+
+_PROGRESS_BYTES = 2**20
+
+Progress = Callable[[str, int], None]
+"""Told the name of a file and how many of its bytes have been read since the last time."""
 
 # Where a header has the segment's number and its salt, for when its CRC says nothing any more.
 _NUMBER = slice(10, 18)
@@ -48,12 +63,23 @@ class LogFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A file of the log that was read."""
+    """A file of the log that was read. Iterate ``items`` once; ``walk`` knows its end then."""
 
+    name: str
     walk: Walk
     data: bytes
     salt: bytes
     damage: Damage | None  # of its header
+
+    def items(self, progress: Progress) -> Iterator[Found | Gap]:
+        told = 0
+        for item in self.walk:
+            at = item[0]
+            if at - told >= _PROGRESS_BYTES:
+                progress(self.name, at - told)
+                told = at
+            yield item
+        progress(self.name, len(self.data) - told)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +171,11 @@ def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
         for part in index.parts.values():
             hints += map(offset_of, memoryview(part.locators).cast("Q"))
     walk = Walk(data, segment=log.segment, salt=salt, promised=promised, hints=hints)
-    return Loaded(walk=walk, data=data, salt=salt, damage=damage)
+    return Loaded(name=log.name, walk=walk, data=data, salt=salt, damage=damage)
+
+
+def tell_nobody(name: str, count: int) -> None:
+    """Progress that nobody wants to see."""
 
 
 def index_damage(files: Files, log: LogFile, salt: bytes) -> Damage | None:

@@ -43,8 +43,8 @@ from penstock.storage.wal.checkpoint import (
 from penstock.storage.wal.compaction import Live, Moved, pack_name
 from penstock.storage.wal.damage import Damage
 from penstock.storage.wal.files import DiskFiles
-from penstock.storage.wal.layout import index_damage
-from penstock.storage.wal.salvage import Progress, Salvage, salvage
+from penstock.storage.wal.layout import Progress, index_damage
+from penstock.storage.wal.salvage import Salvage, salvage
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     SALT_BYTES,
@@ -82,6 +82,11 @@ class Repair:
     @property
     def is_needed(self) -> bool:
         return bool(self.damages)
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Without one, only the log tells what queues and subscriptions there are."""
+        return self.salvage.layout.checkpoint is not None
 
     def apply(
         self, files: DiskFiles, *, directory: str, random_bytes: Callable[[int], bytes]

@@ -8,7 +8,7 @@ first gap on the rules of `penstock.storage.wal.gapped` hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
@@ -22,24 +22,25 @@ from penstock.core.runs import Run, Runs
 from penstock.core.snapshot import restore
 from penstock.core.timeline import Batch
 from penstock.storage.wal import codec
-from penstock.storage.wal.damage import Damage, Found, Gap
+from penstock.storage.wal.blank import blank_machine
+from penstock.storage.wal.damage import CUT, DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.gapped import GappedHistory
-from penstock.storage.wal.layout import Layout, Loaded, LogFile, load, read_layout
+from penstock.storage.wal.layout import (
+    Layout,
+    Loaded,
+    LogFile,
+    Progress,
+    load,
+    read_layout,
+    tell_nobody,
+)
 from penstock.storage.wal.replay import FIRST_SEGMENT
 from penstock.storage.wal.segment import HEADER_BYTES, position_of
 
-__all__ = ["Progress", "Salvage", "SalvagedFile", "salvage"]
-
-Progress = Callable[[str, int], None]
-"""Told the name of a file and how many of its bytes have been read since the last time."""
-
-MISSING = "the segment is missing: the messages and events in it are lost"
-DAMAGED = "the bytes are not what was written: the messages and events in them are lost"
-UNKNOWN = "the record is none that this version of Penstock knows: it cannot be used"
+__all__ = ["Salvage", "SalvagedFile", "salvage"]
 
 _ANY_NUMBER = 2**32 - 1
-_PROGRESS_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +55,18 @@ class SalvagedFile:
 
 
 class _Room:
-    """Positions in a gap that nothing has, ``next`` being the first of them."""
+    """Positions that nothing has, ``next`` being the first of them: in a gap, or behind a file.
 
-    __slots__ = ("next", "stop")
+    A file that was cut off between two records shows no gap. Only when something is missing behind
+    its end does it turn out to be damaged, and ``unproven`` is then what it is accused of.
+    """
 
-    def __init__(self, start: int, stop: int) -> None:
+    __slots__ = ("next", "stop", "unproven")
+
+    def __init__(self, start: int, stop: int, unproven: Damage | None = None) -> None:
         self.next = start
         self.stop = stop
+        self.unproven = unproven
 
 
 class Salvage:
@@ -78,7 +84,7 @@ class Salvage:
         self.is_gapped = False
         self.lost: dict[str, list[Run]] = {}  # index ranges that cannot be read, by queue
         self._holes: dict[tuple[int, int], int] = {}  # queue and first index -> where it ends
-        self._gaps: list[_Room] = []
+        self._rooms: list[_Room] = []
 
     def stop_of_lost(self, queue_id: int, first: int) -> int:
         return self._holes[queue_id, first]
@@ -197,30 +203,28 @@ class Salvage:
         is_good = loaded.damage is None
         if loaded.damage is not None:
             self.damages.append(loaded.damage)
-        told = 0
-        for item in self._items(log, loaded):
-            if isinstance(item, Gap):
-                is_good = False
-            if item[0] - told >= _PROGRESS_BYTES:
-                progress(log.name, item[0] - told)
-                told = item[0]
+        for item in self._items(log, loaded, progress):
+            is_good = is_good and not isinstance(item, Gap)
             yield item
-        progress(log.name, len(loaded.data) - told)
-        walk = loaded.walk
+        size, walk = len(loaded.data), loaded.walk
+        if log.is_sealed:
+            cut = Damage(file=log.name, offset=size, bytes=0, problem=CUT)
+            ends = position_of(log.segment, size), position_of(log.segment, _ANY_NUMBER)
+            self._rooms.append(_Room(*ends, unproven=cut))
         self.files[log.segment] = SalvagedFile(
             log=log,
             salt=loaded.salt,
             end=walk.end,
             is_good=is_good and not walk.torn_bytes,
-            is_cut_off=walk.end < len(loaded.data),
+            is_cut_off=walk.end < size,
         )
 
-    def _items(self, log: LogFile, loaded: Loaded) -> Iterator[Found | Gap]:
+    def _items(self, log: LogFile, loaded: Loaded, progress: Progress) -> Iterator[Found | Gap]:
         # Only messages are left in a pack, so without a checkpoint there is a gap on each side.
         is_partial = log.is_pack and not log.is_sealed
         if is_partial:
             yield self._add_gap(log.segment, Gap(0, HEADER_BYTES))
-        for item in loaded.walk:
+        for item in loaded.items(progress):
             if isinstance(item, Gap):
                 self._add_damage(log.name, item, DAMAGED)
                 self._add_gap(log.segment, item)
@@ -243,7 +247,7 @@ class Salvage:
 
     def _add_gap(self, segment: int, gap: Gap) -> Gap:
         start, stop = position_of(segment, gap.start), position_of(segment, gap.stop)
-        self._gaps.append(_Room(start, stop))
+        self._rooms.append(_Room(start, stop))
         return gap
 
     def _place(self, queue: Queue) -> int:
@@ -252,27 +256,19 @@ class Salvage:
             after = queue.timeline.batch(queue.next).locator
         except IndexError:  # it has nothing yet
             after = 0
-        room = next((r for r in self._gaps if r.next > after and r.next < r.stop), self._gaps[-1])
+        rooms = [room for room in self._rooms if after < room.next < room.stop]
+        room = next((r for r in rooms if r.unproven is None), rooms[0])
+        if room.unproven is not None:
+            self.damages.append(room.unproven)
+            room.unproven = None
         room.next += 1
         return room.next - 1
 
 
 def salvage(files: Files, *, rng: Random, progress: Progress | None = None) -> Salvage:
     """BLOCKING. Read everything; changes no file. Raises `NewerFormat`."""
-    machine = Machine(journal=_NoJournal(), rng=rng)
-    found = Salvage(machine, read_layout(files))
-    found.read_sealed(files, progress or _tell_nobody)
-    found.read_tail(files, progress or _tell_nobody)
+    found = Salvage(blank_machine(rng), read_layout(files))
+    found.read_sealed(files, progress or tell_nobody)
+    found.read_tail(files, progress or tell_nobody)
     found.finish()
     return found
-
-
-class _NoJournal:
-    """Events are applied here and never emitted."""
-
-    def append(self, event: ev.Event) -> Place:
-        raise AssertionError(f"a salvage emitted {event}")
-
-
-def _tell_nobody(name: str, count: int) -> None:
-    return

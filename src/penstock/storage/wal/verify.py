@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from random import Random
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
 
 import msgspec
 
 from penstock.core import events as ev
-from penstock.core.machine import Machine, Place
+from penstock.core.machine import Machine
 from penstock.core.queue import Queue
 from penstock.errors import CorruptLog
 from penstock.storage.wal import codec
+from penstock.storage.wal.blank import blank_machine
 from penstock.storage.wal.compaction import Live, live_batches
-from penstock.storage.wal.damage import Damage, Found, Gap
+from penstock.storage.wal.damage import DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.layout import LogFile, index_damage, load, read_layout
+from penstock.storage.wal.layout import (
+    LogFile,
+    Progress,
+    index_damage,
+    load,
+    read_layout,
+    tell_nobody,
+)
 from penstock.storage.wal.recovery import recover
 from penstock.storage.wal.segment import offset_of
 
-__all__ = ["Progress", "Verification", "verify"]
+__all__ = ["Verification", "total_bytes", "verify"]
 
-Progress = Callable[[str, int], None]
-"""Told the name of a file and how many of its bytes have been read since the last time."""
-
-MISSING = "the segment is missing: what is in it cannot be read"
-DAMAGED = "the bytes are not what was written: what they hold cannot be read"
-UNKNOWN = "the record is none that this version of Penstock knows"
 ASTRAY = "there should be a record with messages here, and there is not"
-
-_PROGRESS_BYTES = 2**20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +57,7 @@ def verify(files: Files, *, progress: Progress | None = None) -> Verification:
 
     On a directory that is in use the files may change meanwhile, and seem damaged: look again.
     """
-    return _Verifier(files, progress or _tell_nobody).run()
+    return _Verifier(files, progress or tell_nobody).run()
 
 
 def total_bytes(files: Files) -> int:
@@ -96,11 +94,11 @@ class _Verifier:
 
     def _recover(self) -> Machine:
         """What a start makes of it; nothing when it refuses, for a reason that will be found."""
-        machine = Machine(journal=_NoJournal(), rng=Random(0))
+        machine = blank_machine()
         try:
             recover(self._files, machine)
         except (CorruptLog, msgspec.MsgspecError, StructError):
-            return Machine(journal=_NoJournal(), rng=Random(0))
+            return blank_machine()
         for queue in machine.queues.values():
             self._messages[queue.name] = 0
         return machine
@@ -119,17 +117,12 @@ class _Verifier:
         expected: dict[int, list[Live]] = {}
         for live in live_batches(machine, log.segment):
             expected.setdefault(offset_of(live.batch.locator), []).append(live)
-        told = 0
-        for item in loaded.walk:
+        for item in loaded.items(self._progress):
             if isinstance(item, Gap):
                 self._add(log, item.start, item.stop - item.start, DAMAGED)
             else:
                 self._records += 1
                 self._check_record(log, item, expected.pop(item.offset, []), machine)
-            if item[0] - told >= _PROGRESS_BYTES:
-                self._progress(log.name, item[0] - told)
-                told = item[0]
-        self._progress(log.name, len(loaded.data) - told)
         gaps = [(d.offset, d.offset + d.bytes) for d in self._damages if d.file == log.name]
         for offset in expected:
             if not any(start <= offset < stop for start, stop in gaps):
@@ -177,14 +170,3 @@ def _messages_in(queue: Queue, event: ev.Event, live: Live) -> int | None:
         return 0
     aside = sum(1 for index in queue.stragglers if first <= index < min(stop, queue.first))
     return stop - max(first, queue.first) + aside
-
-
-class _NoJournal:
-    """A start applies events and emits none."""
-
-    def append(self, event: ev.Event) -> Place:
-        raise AssertionError(f"verifying emitted {event}")
-
-
-def _tell_nobody(name: str, count: int) -> None:
-    return

@@ -1,0 +1,221 @@
+"""What is in a directory, for people: each file, and each queue as a start would find it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
+
+import msgspec
+
+from penstock.core.events import Event
+from penstock.core.queue import Queue
+from penstock.errors import CorruptLog, NewerFormat
+from penstock.storage.wal import codec
+from penstock.storage.wal.blank import blank_machine
+from penstock.storage.wal.checkpoint import checkpoint_name, index_name
+from penstock.storage.wal.damage import DAMAGED, MISSING, Damage, Gap
+from penstock.storage.wal.files import Files
+from penstock.storage.wal.layout import Layout, LogFile, index_damage, load, read_layout
+from penstock.storage.wal.recovery import recover
+
+__all__ = ["Condition", "FileReport", "QueueReport", "RecordReport", "Survey", "records", "survey"]
+
+
+class Condition(Enum):
+    """What a file is found to be."""
+
+    GOOD = "good"
+    TORN = "torn"  # ends in writes that were never promised: the next start cuts them off
+    DAMAGED = "damaged"
+    MISSING = "missing"
+    UNNEEDED = "not needed"  # the next start or checkpoint removes it, or writes it anew
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReport:
+    """One file. ``records`` counts those of a segment or pack, by the name of their kind."""
+
+    name: str
+    kind: str
+    bytes: int
+    condition: Condition
+    records: dict[str, int]
+    damages: list[Damage]
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueReport:
+    """One queue: the messages ``first <= index < next``, and how many of them can be read."""
+
+    name: str
+    first: int
+    next: int
+    messages: int
+    bytes: int
+    subscriptions: dict[str, int]  # how many messages each has not settled
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """``refusal`` is why a start would refuse the directory; then there are no queues."""
+
+    checkpoint: int | None
+    files: list[FileReport]
+    queues: list[QueueReport]
+    refusal: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordReport:
+    """One record. ``event`` is None when this version does not know it. Bodies are left out."""
+
+    file: str
+    offset: int
+    length: int
+    kind: str
+    event: Event | None
+
+
+def survey(files: Files) -> Survey:
+    """BLOCKING. Read the whole log. Changes no file, so another process may have the directory.
+
+    Then the last files may seem damaged, because they are being written: look again.
+    """
+    layout = read_layout(files)
+    queues, refusal = _queues(files)
+    return Survey(
+        checkpoint=layout.checkpoint.segment if layout.checkpoint else None,
+        files=sorted(_files(files, layout), key=lambda report: report.name),
+        queues=queues,
+        refusal=refusal,
+    )
+
+
+def records(files: Files) -> Iterator[RecordReport]:
+    """BLOCKING. Every record that can be read, in the order of the log; sync marks are left out."""
+    logs = read_layout(files).logs
+    for at, log in enumerate(logs):
+        loaded = load(files, log, logs[at + 1 :])
+        for item in loaded.walk if loaded is not None else ():
+            if isinstance(item, Gap):
+                continue
+            try:
+                event = codec.decode(item.kind, item.payload)
+            except (msgspec.MsgspecError, StructError):
+                event = None
+            yield RecordReport(
+                file=log.name,
+                offset=item.offset,
+                length=item.length,
+                kind=codec.kind_name(item.kind),
+                event=event,
+            )
+
+
+def _files(files: Files, layout: Layout) -> Iterator[FileReport]:
+    seen: set[str] = set()
+    for at, log in enumerate(layout.logs):
+        salt, report = _log(files, log, layout.logs[at + 1 :])
+        seen.add(report.name)
+        yield report
+        name = index_name(log.segment)
+        if log.is_sealed and name in files.names():
+            damage = index_damage(files, log, salt)
+            seen.add(name)
+            yield _report(files, name, "index", [damage] if damage else [])
+    for damage in layout.damages:
+        seen.add(damage.file)
+        yield _report(files, damage.file, "checkpoint", [damage])
+    if layout.checkpoint is not None:
+        name = checkpoint_name(layout.checkpoint.segment)
+        seen.add(name)
+        yield _report(files, name, "checkpoint", [])
+    for name in files.names():
+        if name not in seen:
+            yield FileReport(
+                name=name,
+                kind=_kind(name),
+                bytes=files.size(name),
+                condition=Condition.GOOD if name == "spare.log" else Condition.UNNEEDED,
+                records={},
+                damages=[],
+            )
+
+
+def _kind(name: str) -> str:
+    if name == "spare.log":
+        return "spare"
+    endings = {"log": "segment", "pack": "pack", "idx": "index", "ckpt": "checkpoint"}
+    return endings.get(name.rpartition(".")[2], "other")
+
+
+def _report(files: Files, name: str, kind: str, damages: list[Damage]) -> FileReport:
+    return FileReport(
+        name=name,
+        kind=kind,
+        bytes=files.size(name),
+        condition=Condition.DAMAGED if damages else Condition.GOOD,
+        records={},
+        damages=damages,
+    )
+
+
+def _log(files: Files, log: LogFile, later: list[LogFile]) -> tuple[bytes, FileReport]:
+    kind = "pack" if log.is_pack else "segment"
+    loaded = load(files, log, later)
+    if loaded is None:
+        gone = FileReport(
+            name=log.name,
+            kind=kind,
+            bytes=0,
+            condition=Condition.MISSING,
+            records={},
+            damages=[Damage(file=log.name, offset=0, bytes=0, problem=MISSING)],
+        )
+        return b"", gone
+    damages = [loaded.damage] if loaded.damage else []
+    counts: Counter[str] = Counter()
+    for item in loaded.walk:
+        if isinstance(item, Gap):
+            size = item.stop - item.start
+            damages.append(Damage(file=log.name, offset=item.start, bytes=size, problem=DAMAGED))
+        else:
+            counts[codec.kind_name(item.kind)] += 1
+    condition = Condition.GOOD
+    if damages:
+        condition = Condition.DAMAGED
+    elif loaded.walk.torn_bytes:
+        condition = Condition.TORN
+    report = FileReport(
+        name=log.name,
+        kind=kind,
+        bytes=len(loaded.data),
+        condition=condition,
+        records=dict(sorted(counts.items())),
+        damages=damages,
+    )
+    return loaded.salt, report
+
+
+def _queues(files: Files) -> tuple[list[QueueReport], str | None]:
+    machine = blank_machine()
+    try:
+        recover(files, machine)
+    except (CorruptLog, NewerFormat) as exc:
+        return [], str(exc)
+    return [_queue(queue) for _, queue in sorted(machine.queues.items())], None
+
+
+def _queue(queue: Queue) -> QueueReport:
+    readable = queue.everything.matched.count_within(queue.first, queue.next)
+    return QueueReport(
+        name=queue.name,
+        first=queue.first,
+        next=queue.next,
+        messages=readable + len(queue.stragglers),
+        bytes=queue.timeline.bytes_from(queue.first) if queue.first < queue.next else 0,
+        subscriptions={s.name: s.unsettled for s in queue.subscriptions.values()},
+    )
