@@ -46,9 +46,7 @@ async def _open_memory(directory: Path, clock: Clock, rng: Random) -> TickingSto
 
 async def _open_wal(directory: Path, clock: Clock, rng: Random) -> TickingStore:
     # Small segments, so that a test comes across their borders.
-    return await WalStore.open(
-        DiskFiles(directory), clock=clock, rng=rng, segment_bytes=64 * 1024
-    )
+    return await WalStore.open(DiskFiles(directory), clock=clock, rng=rng, segment_bytes=64 * 1024)
 
 
 async def _no_restart(

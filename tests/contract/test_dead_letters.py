@@ -113,9 +113,7 @@ async def test_a_replay_may_be_of_some(broker: Broker, strict: str) -> None:
     assert bodies(await broker.receive(strict, limit=5)) == [b"b"]
 
 
-async def test_a_replay_goes_to_the_subscription_that_failed(
-    broker: Broker, strict: str
-) -> None:
+async def test_a_replay_goes_to_the_subscription_that_failed(broker: Broker, strict: str) -> None:
     await broker.create_subscription(strict, "audit", max_deliveries=1)
     await broker.publish(strict, [b"a"])
     await fail(broker, subscription="audit")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from penstock.broker import Broker
@@ -79,6 +81,25 @@ async def test_keys_of_one_queue_mean_nothing_in_another(broker: Broker, queue: 
     await broker.create_queue("other")
     await broker.publish(queue, [keyed(b"a")])
     assert not (await broker.publish("other", [keyed(b"a")]))[0].duplicate
+
+
+@pytest.mark.within_one_life
+async def test_duplicates_that_arrive_at_the_same_time_are_found(
+    broker: Broker, queue: str
+) -> None:
+    results = await asyncio.gather(
+        broker.publish(queue, [b"x", keyed(b"1")]),
+        broker.publish(queue, [keyed(b"2"), b"y"]),
+        broker.publish(queue, [keyed(b"3", "other")]),
+    )
+    first, second, third = ([(p.index, p.duplicate) for p in result] for result in results)
+    assert (first, second, third) == (
+        [(0, False), (1, False)],
+        [(1, True), (2, False)],
+        [(3, False)],
+    )
+    assert results[1][0].id == results[0][1].id
+    assert bodies(await broker.read(queue)) == [b"x", b"1", b"y", b"3"]
 
 
 @pytest.mark.over_restarts

@@ -276,9 +276,7 @@ async def test_a_new_parent_is_waited_for_from_now_on(
     assert indexes(await broker.receive(queue, limit=9)) == [3]
 
 
-async def test_a_replayed_letter_waits_for_the_parents_of_now(
-    broker: Broker, queue: str
-) -> None:
+async def test_a_replayed_letter_waits_for_the_parents_of_now(broker: Broker, queue: str) -> None:
     await broker.create_subscription(queue, "A", max_deliveries=1)
     await broker.create_subscription(queue, "B")
     await broker.create_subscription(queue, "C", after=["A"], on_dead_parent="cascade")

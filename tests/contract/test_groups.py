@@ -108,9 +108,7 @@ async def test_order_holds_whatever_the_priority(broker: Broker, fifo: str) -> N
 
 
 async def test_every_subscription_has_its_own_order(broker: Broker, fifo: str) -> None:
-    await broker.create_subscription(fifo, "evens", filter='body == 2 || body == 4')
-    await broker.publish(
-        fifo, [NewMessage(body=b"%d" % n, group_key="g") for n in range(1, 5)]
-    )
+    await broker.create_subscription(fifo, "evens", filter="body == 2 || body == 4")
+    await broker.publish(fifo, [NewMessage(body=b"%d" % n, group_key="g") for n in range(1, 5)])
     assert bodies(await broker.receive(fifo, limit=5)) == [b"1"]
     assert bodies(await broker.receive(fifo, subscription="evens", limit=5)) == [b"2"]

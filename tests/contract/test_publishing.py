@@ -68,9 +68,7 @@ async def test_a_message_comes_back_as_it_was_published(
     assert (delivery.deliveries, delivery.deadline) == (1, clock.later(30))
 
 
-async def test_plain_bytes_and_messages_can_be_mixed_in_a_batch(
-    broker: Broker, queue: str
-) -> None:
+async def test_plain_bytes_and_messages_can_be_mixed_in_a_batch(broker: Broker, queue: str) -> None:
     await broker.publish(queue, [b"a", NewMessage(body=b"b", topic="t"), b""])
     read = await broker.read(queue)
     assert bodies(read) == [b"a", b"b", b""]

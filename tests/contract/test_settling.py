@@ -131,9 +131,7 @@ async def test_what_is_not_there_is_not_found(broker: Broker, queue: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1.2", "1.2.3.4", "-1.0.1", "1. 0.1", "01.0.1", "²"])
-async def test_a_text_that_is_no_receipt_is_refused(
-    broker: Broker, queue: str, text: str
-) -> None:
+async def test_a_text_that_is_no_receipt_is_refused(broker: Broker, queue: str, text: str) -> None:
     await broker.publish(queue, [b"a"])
     (delivery,) = await broker.receive(queue)
     for call in (
@@ -191,7 +189,11 @@ async def test_several_settlements_go_in_one_batch(broker: Broker, queue: str) -
 
 @pytest.mark.parametrize(
     "bad",
-    [Ack(targets=["no receipt"]), Nack(targets=[], delay_seconds=-1), Extend(targets=[], seconds=0)],
+    [
+        Ack(targets=["no receipt"]),
+        Nack(targets=[], delay_seconds=-1),
+        Extend(targets=[], seconds=0),
+    ],
 )
 async def test_a_batch_with_a_bad_settlement_changes_nothing(
     broker: Broker, queue: str, bad: Ack | Nack | Extend

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Any
+
 import pytest
 
 from penstock.broker import Broker
@@ -59,7 +62,7 @@ async def test_a_subscription_starts_where_it_is_told(
     world.clock.advance(10)
     moment = world.clock.now
     await broker.publish(queue, [b"2", b"3"])
-    starts = {
+    starts: dict[str, tuple[str | int | datetime, list[int]]] = {
         "earliest": ("earliest", [0, 1, 2, 3, 4]),
         "latest": ("latest", [4]),
         "index": (3, [3, 4]),
@@ -100,7 +103,7 @@ async def test_another_start_is_refused(broker: Broker, queue: str, start: objec
     ],
 )
 async def test_a_setting_that_makes_no_sense_is_refused(
-    world: World, broker: Broker, queue: str, settings: dict[str, object]
+    world: World, broker: Broker, queue: str, settings: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArgument):
         await broker.create_subscription(queue, "audit", **settings)

@@ -56,9 +56,7 @@ class World:
         self._store = await self.backend.open(self._directory, self.clock, self._rng)
 
     async def restart(self) -> None:
-        self._store = await self.backend.restart(
-            self.store, self._directory, self.clock, self._rng
-        )
+        self._store = await self.backend.restart(self.store, self._directory, self.clock, self._rng)
 
     async def close(self) -> None:
         await self.store.close()

@@ -15,6 +15,8 @@ from penstock.storage.wal.files import DiskFiles, Files
 from penstock.storage.wal.store import WalStore
 
 SEGMENT_BYTES = 4096
+# One for all stores: a salt that came again would make an index seem to be of another file.
+_salts = Random(2)
 START_NS = 1_800_000_000_000_000_000
 
 
@@ -45,14 +47,12 @@ async def open_store(
         rng=Random(1),
         segment_bytes=segment_bytes,
         cache_bytes=cache_bytes,
-        random_bytes=Random(2).randbytes,
+        random_bytes=_salts.randbytes,
     )
 
 
 @asynccontextmanager
-async def broker_on(
-    files: Files | Path, *, clock: Clock | None = None
-) -> AsyncIterator[Broker]:
+async def broker_on(files: Files | Path, *, clock: Clock | None = None) -> AsyncIterator[Broker]:
     async with Broker(await open_store(files, clock=clock)) as broker:
         yield broker
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from time import monotonic
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print a history as it happens")
     parser.add_argument("--processes", type=int, default=2)
     options = parser.parse_args()
+    logging.disable()
     if options.seed is not None:
         failure = run_seed(options.seed, verbose=options.verbose)
         print(failure or f"seed {options.seed}: no violation")

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
-from penstock.core.message import Delivery, Message, parse_message_id
-from penstock.core.publishing import PublishResult
+from penstock.core.message import Delivery, Message, PublishedMessage, parse_message_id
 from penstock.core.queue import Queue
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Call, History, Violation
@@ -59,13 +58,15 @@ class Checker:
         """
         for id, reader in list(self.readers.items()):
             found = machine.subscriptions.get(id)
-            if found is None or not reader.is_for(found):
-                if not any(trail.given or trail.acked for trail in reader.trails.values()):
-                    del self.readers[id]
+            is_heard_of = any(trail.given or trail.acked for trail in reader.trails.values())
+            if not is_heard_of and (found is None or not reader.is_for(found)):
+                del self.readers[id]
 
     # Publishing.
 
-    def published(self, call: Call, messages: Sequence[Sent], result: PublishResult) -> None:
+    def published(
+        self, call: Call, messages: Sequence[Sent], result: Sequence[PublishedMessage]
+    ) -> None:
         last = -1
         for sent, entry in zip(messages, result, strict=True):
             parsed = parse_message_id(entry.id)
@@ -113,8 +114,11 @@ class Checker:
 
     # Reading and receiving.
 
-    def identify(self, message: Message) -> Sent:
-        """Which message it is; it must be one that was sent, and be as it was sent."""
+    def identify(self, message: Message, *, is_known: bool = True) -> Sent:
+        """Which message it is; it must be one that was sent, and be as it was sent.
+
+        Unless ``is_known`` is off it must also be what a client was told to be at its index.
+        """
         number = number_in(message.body)
         sent = self.sent.get(number)
         letter = message.dead_letter
@@ -132,7 +136,7 @@ class Checker:
         ):
             raise Violation("unexpected", f"{what} is not as it was sent", [queue])
         there = self.placed.get((message.salt, letter.index if letter else message.index))
-        if there is not None and (there.sent is not sent or there.id != message.id):
+        if is_known and there is not None and (there.sent is not sent or there.id != message.id):
             raise Violation(
                 "stable indexes", f"{what} was message {there.sent.number} before", [queue]
             )
@@ -156,6 +160,10 @@ class Checker:
                 self._place((message.salt, message.index), sent, message.id, message.created_at_ns)
                 if not reader.wants(sent):
                     raise Violation("filter", f"{reader} was given {message.index}", reader.words)
+                if reader.max_deliveries and delivery.deliveries > reader.max_deliveries:
+                    raise Violation(
+                        "too many deliveries", f"{reader} {message.index}", reader.words
+                    )
                 if sent.not_before_ns is not None and call.asked_ns < sent.not_before_ns:
                     raise Violation("too early", f"{reader} {message.index}", reader.words)
                 if delivery.deliveries == 1 and not self._was_given(reader, message.index, call):
@@ -183,21 +191,22 @@ class Checker:
     ) -> None:
         index = message.index
         assert call.answered is not None
+        subscription = queue.subscriptions.get(child.name)
         if (
             not parent.wants(sent)
-            or parent.may_have_settled(index, call.answered)
             or child.trails[index].releases
             or self.may_have_expired(queue, sent, message.created_at_ns, call.asked_ns)
+            # It may be a dead letter of the parent, of a delivery that nobody got.
+            or (subscription is not None and subscription.config.on_dead_parent == "ignore")
         ):
             return
-        subscription = queue.subscriptions.get(child.name)
-        if subscription is not None and subscription.config.on_dead_parent == "ignore":
-            return  # it may be a dead letter of the parent, of a delivery that nobody got
-        raise Violation(
-            "dependency",
-            f"{child} was given {index}, which {parent} had not settled",
-            child.words,
-        )
+        if not parent.may_have_settled(index, call.answered):
+            raise Violation(
+                "dependency",
+                f"{child} was given {index}, which {parent} had not settled",
+                child.words,
+            )
+        parent.prove_ack(index, call.answered)
 
     def may_have_expired(self, queue: Queue, sent: Sent, created_ns: int, now_ns: int) -> bool:
         if not queue.config.retain_unsettled:
@@ -230,7 +239,7 @@ class Checker:
                 )
 
     def check_definitions(self, machine: Machine) -> None:
-        """Queues and subscriptions that clients have used are there unless somebody deleted them."""
+        """What clients have used is there unless somebody deleted it."""
         salts = {queue.salt for queue in machine.queues.values()}
         for salt, _ in self.placed:
             if salt not in salts and salt not in self.deleted_queues:

@@ -67,6 +67,12 @@ class Clients:
         self.store = store
         self.has_failed = False
 
+    def _ask(self, what: str) -> Call:
+        call = self.history.ask(what)
+        # A store's time does not run backwards when the clock does.
+        call.asked_ns = max(call.asked_ns, self.store.machine.now_ns)
+        return call
+
     async def _wait(self, call: Call, answer: Awaitable[T], *, writes: bool = True) -> T:
         had_failed = self.has_failed
         try:
@@ -90,7 +96,7 @@ class Clients:
     # Publish and receive.
 
     async def publish(self, queue: str, make: Callable[[Call], list[Sent]]) -> None:
-        call = self.history.ask(f"publish {queue} ")
+        call = self._ask(f"publish {queue} ")
         messages = make(call)
         self.checker.sent.update((sent.number, sent) for sent in messages)
         batch = prepare([sent.new_message() for sent in messages])
@@ -106,7 +112,7 @@ class Clients:
         self, subscription: Subscription, limit: int, lease_seconds: float | None
     ) -> list[Delivery]:
         queue, name = subscription.queue.name, subscription.name
-        call = self.history.ask(f"receive {queue}/{name} {limit}")
+        call = self._ask(f"receive {queue}/{name} {limit}")
         parents = list(subscription.parents)
         answer = self.store.receive(queue, name, limit, lease_seconds)
         deliveries = await self._wait(call, answer)
@@ -117,19 +123,20 @@ class Clients:
 
     async def poll(self, subscription: Subscription, start: int, count: int) -> None:
         queue, name = subscription.queue.name, subscription.name
-        call = self.history.ask(f"poll {queue}/{name} from {start} count {count}")
+        call = self._ask(f"poll {queue}/{name} from {start} count {count}")
         parents = list(subscription.parents)
         deliveries = await self._wait(call, self.store.poll(queue, name, start, count))
         self._take(call, subscription, parents, deliveries)
 
     async def ask_again(self, subscription: Subscription, index: int) -> None:
         queue, name = subscription.queue.name, subscription.name
-        call = self.history.ask(f"ask again {queue}/{name} {index}")
+        call = self._ask(f"ask again {queue}/{name} {index}")
         parents = list(subscription.parents)
         # The former lease ends just before this call leases the message anew.
         ender = Call(what=call.what, asked=call.asked - 1, asked_ns=call.asked_ns)
-        trail = self.checker.reader(subscription).trails[index]
-        trail.enders.append(ender)
+        reader = self.checker.reader(subscription)
+        reader.max_deliveries = None  # whoever asks for it gets it, however often
+        reader.trails[index].enders.append(ender)
         try:
             delivery = await self._wait(call, self.store.ask_again(queue, name, index))
         except Unanswered:
@@ -169,7 +176,7 @@ class Clients:
         first = holdings[0]
         subscription = self.store.machine.subscription(first.queue, first.subscription)
         targets = {h.id if by_id else h.receipt: h for h in holdings}
-        call = self.history.ask(f"ack {first.queue}/{first.subscription} {' '.join(targets)}")
+        call = self._ask(f"ack {first.queue}/{first.subscription} {' '.join(targets)}")
         reader = self.checker.reader(subscription)
         for holding in targets.values():
             trail = reader.trails[holding.index]
@@ -189,7 +196,7 @@ class Clients:
         first = holdings[0]
         subscription = self.store.machine.subscription(first.queue, first.subscription)
         targets = {h.receipt: h for h in holdings}
-        call = self.history.ask(f"nack {first.queue}/{first.subscription} {' '.join(targets)}")
+        call = self._ask(f"nack {first.queue}/{first.subscription} {' '.join(targets)}")
         reader = self.checker.reader(subscription)
         for holding in targets.values():
             reader.trails[holding.index].enders.append(call)
@@ -203,7 +210,7 @@ class Clients:
         first = holdings[0]
         subscription = self.store.machine.subscription(first.queue, first.subscription)
         targets = {h.receipt: h for h in holdings}
-        call = self.history.ask(f"extend {first.queue}/{first.subscription} {' '.join(targets)}")
+        call = self._ask(f"extend {first.queue}/{first.subscription} {' '.join(targets)}")
         reader = self.checker.reader(subscription)
         until_ns = call.asked_ns + round(seconds * NANOSECONDS)
         for holding in targets.values():
@@ -215,7 +222,7 @@ class Clients:
                 reader.extended(holding.index, holding.receipt, until_ns)
 
     async def ack_up_to(self, subscription: Subscription, index: int) -> None:
-        call = self.history.ask(f"ack up to {subscription.queue.name}/{subscription.name} {index}")
+        call = self._ask(f"ack up to {subscription.queue.name}/{subscription.name} {index}")
         stop = min(index, subscription.queue.next)
         certain = not subscription.parents
         ranges = self.checker.reader(subscription).ranges
@@ -237,7 +244,7 @@ class Clients:
     async def redrive(
         self, queue: Queue, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> None:
-        call = self.history.ask(f"{action} {queue.name} {'all' if ids is None else ' '.join(ids)}")
+        call = self._ask(f"{action} {queue.name} {'all' if ids is None else ' '.join(ids)}")
         letters = queue.dead_letters
         indexes = letters_of(queue, ids)
         if letters is not None and action == "discard":
@@ -263,7 +270,7 @@ class Clients:
 
     async def release(self, subscription: Subscription, index: int) -> None:
         queue, name = subscription.queue.name, subscription.name
-        call = self.history.ask(f"release {queue}/{name} {index}")
+        call = self._ask(f"release {queue}/{name} {index}")
         trail = self.checker.reader(subscription).trails[index]
         trail.releases.append(call)
         try:
@@ -277,14 +284,14 @@ class Clients:
     # Look.
 
     async def read(self, queue: Queue, start: int, limit: int) -> None:
-        call = self.history.ask(f"read {queue.name} from {start} limit {limit}")
+        call = self._ask(f"read {queue.name} from {start} limit {limit}")
         messages = await self._wait(call, self.store.read(queue.name, start, limit), writes=False)
         self.history.answer(call, f"{len(messages)} messages")
         for message in messages:
             self.checker.identify(message)
 
     async def find(self, queue: Queue, id: str) -> None:
-        call = self.history.ask(f"find {queue.name} {id}")
+        call = self._ask(f"find {queue.name} {id}")
         found = (await self._wait(call, self.store.find(queue.name, [id]), writes=False))[0]
         self.history.answer(call, "nothing" if found is None else str(found.index))
         if found is not None:
@@ -293,7 +300,7 @@ class Clients:
                 raise Violation("stable ids", f"{id} found {found.id}", [queue.name])
 
     async def dead_letters(self, queue: Queue) -> None:
-        call = self.history.ask(f"dead letters {queue.name} ")
+        call = self._ask(f"dead letters {queue.name} ")
         answer = self.store.dead_letters(queue.name, 0, 100)
         letters = await self._wait(call, answer, writes=False)
         self.history.answer(call, f"{len(letters)} letters")
@@ -301,7 +308,7 @@ class Clients:
             self.checker.identify(letter)
 
     async def stats(self, queue: Queue) -> None:
-        call = self.history.ask(f"stats {queue.name} ")
+        call = self._ask(f"stats {queue.name} ")
         stats = (await self._wait(call, self.store.stats(queue.name), writes=False))[0]
         self.history.answer(call)
         for one in stats.subscriptions:
@@ -313,7 +320,7 @@ class Clients:
 
     async def define(self, change: base.Change) -> Call:
         words = [str(value) for value in vars_of(change)]
-        call = self.history.ask(f"{type(change).__name__} {' '.join(words)}")
+        call = self._ask(f"{type(change).__name__} {' '.join(words)}")
         self._expect(call, change)
         await self._wait(call, self.store.define(change))
         self.history.answer(call)
@@ -334,6 +341,8 @@ class Clients:
                     checker.reader(subscription).ranges.append(purge)
             case base.DeleteSubscription(subscription=name) if name in queue.subscriptions:
                 checker.deleted_readers[queue.subscriptions[name].id] = call
+            case base.AlterSubscription(subscription=name) if name in queue.subscriptions:
+                checker.reader(queue.subscriptions[name]).max_deliveries = None
             case base.Seek(subscription=name, start=start) if name in queue.subscriptions:
                 stop = definitions.resolve_start(queue, start)
                 reader = checker.reader(queue.subscriptions[name])
@@ -352,7 +361,7 @@ class Clients:
         )
 
     async def tick(self) -> None:
-        call = self.history.ask("tick")
+        call = self._ask("tick")
         await self._wait(call, self.store.tick())
         self.history.answer(call)
 

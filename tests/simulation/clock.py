@@ -11,15 +11,15 @@ _START_NS = 1_700_000_000 * NANOSECONDS
 class VirtualClock(Clock):
     """Shared by the store and the clients, over every restart."""
 
-    def __init__(self) -> None:
-        self._now_ns = _START_NS
+    def __init__(self, start_ns: int = _START_NS) -> None:
+        self._start_ns = self._now_ns = start_ns
 
     def now_ns(self) -> int:
         return self._now_ns
 
     @property
     def elapsed_seconds(self) -> float:
-        return (self._now_ns - _START_NS) / NANOSECONDS
+        return (self._now_ns - self._start_ns) / NANOSECONDS
 
     def advance(self, seconds: float) -> None:
         self._now_ns += round(seconds * NANOSECONDS)

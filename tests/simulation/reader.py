@@ -60,6 +60,7 @@ class Reader:
         self.filter = subscription.config.filter
         self.created_ns = subscription.created_ns
         self.first = subscription.start
+        self.max_deliveries = subscription.config.max_deliveries  # None if it is not known
         self.trails: defaultdict[int, Trail] = defaultdict(Trail)
         self.groups: defaultdict[str, list[Given]] = defaultdict(list)
         self.seeks: list[Range] = []
@@ -106,6 +107,18 @@ class Reader:
         calls = ranges + self.trails[index].acks
         return any(call.may_fall_between(after, before) for call in calls)
 
+    def prove_ack(self, index: int, moment: int) -> None:
+        """Somebody was given the message because this subscription had acked it.
+
+        So an ack that was never answered is known to be done, if nothing else explains it.
+        """
+        trail = self.trails[index]
+        if index < self.first or self.seeks or self.ranges or trail.revivals or trail.acked:
+            return
+        first = trail.acks[0]
+        proof = Call(what=first.what, asked=first.asked, asked_ns=first.asked_ns, answered=moment)
+        trail.acked.append(proof)
+
     def last_seek(self, index: int) -> int:
         """When the message surely was to be delivered again; -1 for never."""
         seeks = [s.call.asked for s in self.seeks if s.stop <= index and s.call.answered]
@@ -151,9 +164,9 @@ class Reader:
     ) -> Iterator[tuple[str, str]]:
         acked = trail.acked + [r.call for r in self.ranges if r.certain and given.index < r.stop]
         for ack in acked:
-            if ack.answered is not None and ack.answered < call.asked:
-                if not self.was_reset(given.index, ack.asked, answered):
-                    yield "delivered after its ack", f"which was answered at {ack.answered}"
+            is_before = ack.answered is not None and ack.answered < call.asked
+            if is_before and not self.was_reset(given.index, ack.asked, answered):
+                yield "delivered after its ack", f"which was answered at {ack.answered}"
         for other in trail.given:
             if other.receipt == given.receipt:
                 yield "receipt used twice", given.receipt

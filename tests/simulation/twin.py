@@ -80,6 +80,16 @@ class Twin:
         del self.events[self._applied :]
         self.committed = self._applied
 
+    def check_shortened(self, machine: Machine, now_ns: int) -> None:
+        """The state is that after some first part of the events, however short."""
+        state = state_of(machine, now_ns)
+        shorter = Twin()
+        shorter.events = self.events
+        while state != state_of(shorter._machine, now_ns):
+            if shorter._applied == len(self.events):
+                raise Violation("recovery", "the state is that after no part of the events")
+            shorter._apply(shorter._applied + 1)
+
     def _apply(self, count: int) -> None:
         for event in self.events[self._applied : count]:
             self._machine.apply(event, NOWHERE)

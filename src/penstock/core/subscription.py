@@ -193,7 +193,11 @@ class Subscription:
             for run in opened:
                 self.open(*run)
         self._pull()
-        self.attempts = {i: tried for i, tried in attempts.items() if not self.is_settled(i)}
+        self.attempts = {
+            index: tried._replace(epoch=0)
+            for index, tried in attempts.items()
+            if not self.is_settled(index)
+        }
 
     # Reading the state.
 
@@ -360,9 +364,8 @@ class Subscription:
         if special is None:
             self._make_ready(index)
             return
-        if special.group is not None:
-            if not self._is_head(special.group, index):
-                return
+        if special.group is not None and not self._is_head(special.group, index):
+            return
         if index in self.leases or index in self.attempts:
             return
         self._wait(index, special.due_ns)

@@ -117,11 +117,13 @@ class EmbeddedStore:
                     machine, change.queue, change.subscription, change.changes, now_ns
                 )
             case base.DeleteSubscription():
+                reader = machine.subscription(change.queue, change.subscription)
                 definitions.delete_subscription(machine, change.queue, change.subscription, now_ns)
+                self._waiters.wake_reader(reader)
             case base.Seek():
                 await self._seek(change)
         if change.queue in machine.queues:
-            self._waiters.wake(machine.queues[change.queue])
+            self._waiters.wake(machine.queues[change.queue], now_ns)
         await self._commit()
 
     async def _create_subscription(self, change: base.CreateSubscription) -> None:
@@ -179,7 +181,7 @@ class EmbeddedStore:
         return result
 
     def _on_published(self, queue: str, count: int) -> None:
-        self._waiters.wake(self.machine.queues[queue], count)
+        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns, count)
 
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
@@ -234,7 +236,7 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        self._waiters.wake(machine.queues[queue])
+        self._waiters.wake(machine.queues[queue], now_ns)
         await self._commit()
         return outcomes
 
@@ -269,13 +271,13 @@ class EmbeddedStore:
     ) -> int:
         command = dead_letters.replay if action == "replay" else dead_letters.discard
         count = command(self.machine, queue, ids, self._now())
-        self._waiters.wake(self.machine.queues[queue])
+        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         dead_letters.release(self.machine, queue, subscription, list(indexes), self._now())
-        self._waiters.wake(self.machine.queues[queue])
+        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
@@ -302,9 +304,10 @@ class EmbeddedStore:
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""
-        retention.tick(self.machine, self._now())
+        now_ns = self._now()
+        retention.tick(self.machine, now_ns)
         for queue in self.machine.queues.values():
-            self._waiters.wake(queue)
+            self._waiters.wake(queue, now_ns)
         await self._commit()
 
     def start_ticking(self, every_seconds: float) -> None:

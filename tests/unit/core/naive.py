@@ -7,160 +7,36 @@ every message must be. A message that the machine loses, gives twice or gives to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from penstock.core import events as ev
-from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.message import Envelope
-from penstock.core.runs import Run
+from tests.unit.core.naive_subscription import NaiveLease, NaiveSubscription
+from tests.unit.core.sent import Sent, indexes_in
 
-__all__ = ["FILTERS", "NaiveQueue", "NaiveSubscription", "Sent", "indexes_of"]
-
-
-class Sent(NamedTuple):
-    """A published message."""
-
-    index: int
-    created_ns: int
-    envelope: Envelope
-    body: bytes
-
-    @property
-    def due_ns(self) -> int:
-        due_ns = self.envelope.not_before_ns or 0
-        return due_ns if due_ns > self.created_ns else 0
+__all__ = ["NaiveQueue", "Poll"]
 
 
-FILTERS: Mapping[str | None, Callable[[Sent], bool]] = {
-    None: lambda sent: True,
-    'topic == "red"': lambda sent: sent.envelope.topic == "red",
-    "priority > 4": lambda sent: sent.envelope.priority > 4,
-    'body == "odd"': lambda sent: sent.body == b'"odd"',
-}
-"""Some filters, and what they mean."""
+@dataclass(frozen=True, kw_only=True)
+class Poll:
+    """A poll by index range that is under way; `cursor` is where the last one ended."""
 
+    cursor: int
+    start: int
+    count: int
 
-def indexes_of(runs: list[int] | list[Run]) -> list[int]:
-    """The indexes of runs, in the order in which they are written; flat ones too."""
-    pairs = [run for run in runs if isinstance(run, tuple)]
-    if not pairs:
-        pairs = ev.pairs([bound for bound in runs if isinstance(bound, int)])
-    return [index for start, stop in pairs for index in range(start, stop)]
-
-
-class NaiveLease(NamedTuple):
-    epoch: int
-    deadline_ns: int | None
-    deliveries: int
-
-
-class NaiveSubscription:
-    """A reader. Every unsettled index is in exactly one of the sets that `places` gives."""
-
-    def __init__(
-        self, *, id: int, name: str, config: SubscriptionConfig, queue: NaiveQueue, start: int
-    ) -> None:
-        self.id = id
-        self.name = name
-        self.config = config
-        self.queue = queue
-        self.dead: set[int] = set()
-        self.acked: set[int] = set()
-        self.move(start)
-
-    def move(self, start: int) -> None:
-        self.unsettled = {
-            sent.index for sent in self.queue.sent if sent.index >= start and self.wants(sent)
-        }
-        self.dead = {index for index in self.dead if index < start}
-        self.acked = {index for index in self.acked if index < start}
-        self.revived: set[int] = set()
-        self.leases: dict[int, NaiveLease] = {}
-        self.tries: dict[int, int] = {}
-        self.due_ns: dict[int, int] = {}
-        self.granted: set[int] = set()
-
-    def wants(self, sent: Sent) -> bool:
-        return FILTERS[self.config.filter](sent)
-
-    @property
-    def parents(self) -> list[NaiveSubscription]:
-        return [self.queue.subscriptions[name] for name in self.config.after]
-
-    def lets_pass(self, index: int, *, dead_too: bool) -> bool:
-        return index not in self.unsettled and (dead_too or index not in self.dead)
-
-    def grant(self) -> None:
-        dead_too = self.config.on_dead_parent == "ignore"
-        if self.config.after:
-            self.granted |= {
-                sent.index
-                for sent in self.queue.sent
-                if all(parent.lets_pass(sent.index, dead_too=dead_too) for parent in self.parents)
-            }
-
-    def rewire(self) -> None:
-        """What was delivered stays; all else waits for the parents of now."""
-        self.granted = self.leases.keys() | self.tries.keys()
-
-    def settle(self, indexes: list[int]) -> None:
-        for index in indexes:
-            assert index in self.unsettled, f"{index} was settled twice on {self.name}"
-            self.unsettled.remove(index)
-            for places in (self.leases, self.tries, self.due_ns):
-                places.pop(index, None)
-
-    # Where messages must be.
-
-    @property
-    def held(self) -> set[int]:
-        return self.unsettled - self.granted if self.config.after else set()
-
-    @property
-    def lines(self) -> dict[str, list[int]]:
-        """The groups: the one that was given out first, the others by index."""
-        lines: dict[str, list[int]] = {}
-        for index in sorted(self.unsettled - self.held):
-            group = self.queue.group_of(index)
-            if group is not None:
-                lines.setdefault(group, []).append(index)
-        for line in lines.values():
-            line.sort(key=lambda index: (index not in self.given, index))
-        return lines
-
-    @property
-    def given(self) -> set[int]:
-        return self.leases.keys() | self.tries.keys()
-
-    @property
-    def parked(self) -> set[int]:
-        return {index for line in self.lines.values() for index in line[1:]}
-
-    @property
-    def ready_or_delayed(self) -> set[int]:
-        return self.unsettled - self.held - self.parked - self.leases.keys()
-
-    def delayed(self, now_ns: int) -> set[int]:
-        return {index for index in self.ready_or_delayed if self.due_of(index) > now_ns}
-
-    def due_of(self, index: int) -> int:
-        if index in self.tries:
-            return self.due_ns.get(index, 0)
-        return self.queue.sent[index].due_ns
-
-    def ready(self, now_ns: int) -> list[int]:
-        """In the order in which they must be given."""
-        return sorted(
-            self.ready_or_delayed - self.delayed(now_ns),
-            key=lambda index: (-self.queue.sent[index].envelope.priority, index),
-        )
-
-    @property
-    def floor(self) -> int:
-        return min(self.unsettled, default=self.queue.next)
+    def range(self, reader: NaiveSubscription, now_ns: int) -> tuple[int, int]:
+        begin = max(self.cursor, self.start)
+        cap = reader.floor + reader.config.max_in_flight
+        end = min(cap, self.start + self.count, reader.queue.next)
+        may_go = {*reader.ready(now_ns), *reader.given}
+        waiting = [i for i in reader.unsettled if begin <= i < end and i not in may_go]
+        return begin, min([end, *waiting])
 
 
 class NaiveQueue:
@@ -172,6 +48,7 @@ class NaiveQueue:
         self.subscriptions: dict[str, NaiveSubscription] = {}
         self.letters: dict[int, tuple[int, int]] = {}  # letter -> subscription id, index
         self.asked: int | None = None  # the index that somebody asks for again
+        self.polling: Poll | None = None
 
     @property
     def next(self) -> int:
@@ -192,52 +69,48 @@ class NaiveQueue:
 
     def follow(self, event: ev.Event) -> None:
         """Take an event in, checking that it was allowed."""
-        match event:
-            case ev.Published():
-                self._publish(event)
-            case ev.QueueAltered():
-                self.config = event.config
-            case ev.QueuePurged():
-                for subscription in self.subscriptions.values():
-                    subscription.settle(list(subscription.unsettled))
-            case ev.SubscriptionCreated():
-                self.subscriptions[event.name] = NaiveSubscription(
-                    id=event.subscription_id,
-                    name=event.name,
-                    config=event.config,
-                    queue=self,
-                    start=event.start,
-                )
-            case ev.SubscriptionDeleted():
-                self._delete(event.subscription_id)
-            case ev.Replayed():
-                for letter in event.letter_indexes:
-                    self._replay(*self.letters.pop(letter))
-            case ev.Discarded():
-                for letter in event.letter_indexes:
-                    del self.letters[letter]
-            case ev.QueueCreated() | ev.Trimmed():
-                pass
-            case _:
-                subscription = self.by_id(event.subscription_id)
-                assert subscription is not None
-                self._follow_subscription(subscription, event)
+        _FOLLOW[type(event)](self, event)
         for subscription in self.subscriptions.values():
             subscription.grant()
 
-    def _publish(self, event: ev.Published) -> None:
-        assert event.first == self.next
-        for at in range(event.count):
-            envelope = event.envelopes[at] if event.envelopes else Envelope()
-            sent = Sent(self.next, event.at_ns, envelope, event.bodies[at])
-            self.sent.append(sent)
-            for subscription in self.subscriptions.values():
-                if subscription.wants(sent):
-                    subscription.unsettled.add(sent.index)
+    def _reader_of(self, event: Any) -> NaiveSubscription:
+        found = self.by_id(event.subscription_id)
+        assert found is not None, "something happened on a subscription that is gone"
+        return found
 
-    def _delete(self, subscription_id: int) -> None:
-        gone = self.by_id(subscription_id)
-        assert gone is not None
+    # Definitions.
+
+    def _created(self, event: ev.QueueCreated) -> None:
+        assert event.default is not None
+        self._subscribe(event.queue_id + 1, DEFAULT_SUBSCRIPTION, event.default, 0)
+
+    def _altered(self, event: ev.QueueAltered) -> None:
+        self.config = event.config
+
+    def _purged(self, event: ev.QueuePurged) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.settle(list(subscription.unsettled))
+
+    def _trimmed(self, event: ev.Trimmed) -> None:
+        """Nothing: a message lives here as long as it is unsettled."""
+
+    def _subscription_created(self, event: ev.SubscriptionCreated) -> None:
+        self._subscribe(event.subscription_id, event.name, event.config, event.start)
+
+    def _subscribe(self, id: int, name: str, config: SubscriptionConfig, start: int) -> None:
+        self.subscriptions[name] = NaiveSubscription(
+            id=id, name=name, config=config, queue=self, start=start
+        )
+
+    def _subscription_altered(self, event: ev.SubscriptionAltered) -> None:
+        reader = self._reader_of(event)
+        is_rewired = event.config.after != reader.config.after
+        reader.config = event.config
+        if is_rewired:
+            reader.rewire()
+
+    def _subscription_deleted(self, event: ev.SubscriptionDeleted) -> None:
+        gone = self._reader_of(event)
         del self.subscriptions[gone.name]
         for other in self.subscriptions.values():
             if gone.name in other.config.after:
@@ -245,60 +118,49 @@ class NaiveQueue:
                 other.config = msgspec.structs.replace(other.config, after=after)
                 other.rewire()
 
-    def _replay(self, subscription_id: int, index: int) -> None:
-        subscription = self.by_id(subscription_id)
-        assert subscription is not None
-        if index in subscription.dead:
-            subscription.dead.remove(index)
-            subscription.unsettled.add(index)
-            subscription.revived.add(index)
+    def _sought(self, event: ev.Sought) -> None:
+        self._reader_of(event).move(event.index)
 
-    def _follow_subscription(self, reader: NaiveSubscription, event: ev.Event) -> None:
-        match event:
-            case ev.SubscriptionAltered():
-                is_rewired = event.config.after != reader.config.after
-                reader.config = event.config
-                if is_rewired:
-                    reader.rewire()
-            case ev.Sought():
-                reader.move(event.index)
-            case ev.Delivered() | ev.Polled():
-                self._deliver(reader, event)
-            case ev.Extended():
-                for index in event.indexes:
-                    lease = reader.leases[index]
-                    reader.leases[index] = lease._replace(deadline_ns=event.deadline_ns)
-            case ev.LeaseExpired():
-                for index in indexes_of(event.runs):
-                    lease = reader.leases.pop(index)
-                    is_over = lease.deadline_ns is not None and lease.deadline_ns <= event.at_ns
-                    assert is_over or self.asked == index
-                    reader.tries[index] = lease.deliveries
-            case ev.Nacked():
-                for index, due_ns in zip(event.indexes, event.due_ns, strict=True):
-                    reader.tries[index] = reader.leases.pop(index).deliveries
-                    reader.due_ns[index] = due_ns
-            case ev.Acked():
-                reader.settle(indexes_of(event.runs))
-                reader.acked |= set(indexes_of(event.runs))
-            case ev.Expired():
-                reader.settle(indexes_of(event.runs))
-            case ev.DeadLettered():
-                reader.settle([event.index])
-                reader.dead.add(event.index)
-                self.letters[event.letter_index] = (reader.id, event.index)
-            case ev.Released():
-                reader.granted |= set(event.indexes)
+    # Messages.
 
-    def _deliver(self, reader: NaiveSubscription, event: ev.Delivered | ev.Polled) -> None:
-        assert not reader.config.paused
-        indexes = indexes_of(event.runs)
-        ready = reader.ready(event.at_ns)
-        if isinstance(event, ev.Polled):
-            assert indexes == sorted(indexes)
-            assert set(indexes) <= set(ready)
-        elif self.asked is None:
+    def _published(self, event: ev.Published) -> None:
+        assert event.first == self.next
+        for at in range(event.count):
+            envelope = event.envelopes[at] if event.envelopes else Envelope()
+            sent = Sent(
+                index=self.next,
+                created_ns=event.at_ns,
+                envelope=envelope,
+                body=event.bodies[at],
+            )
+            self.sent.append(sent)
+            for subscription in self.subscriptions.values():
+                if subscription.wants(sent):
+                    subscription.unsettled.add(sent.index)
+
+    def _delivered(self, event: ev.Delivered) -> None:
+        reader = self._reader_of(event)
+        indexes = indexes_in(event.runs)
+        if self.asked is None:
+            ready = reader.ready(event.at_ns)
             assert indexes == ready[: len(indexes)], "not the next by priority and index"
+        self._lease(reader, indexes, event)
+
+    def _polled(self, event: ev.Polled) -> None:
+        reader = self._reader_of(event)
+        indexes = indexes_in(event.runs)
+        assert self.polling is not None
+        begin, end = self.polling.range(reader, event.at_ns)
+        room = reader.config.max_in_flight - len(reader.leases)
+        ready = [i for i in sorted(reader.ready(event.at_ns)) if begin <= i < end]
+        assert indexes == ready[:room]
+        assert event.stop == (end if len(ready) <= room else indexes[-1] + 1)
+        self._lease(reader, indexes, event)
+
+    def _lease(
+        self, reader: NaiveSubscription, indexes: list[int], event: ev.Delivered | ev.Polled
+    ) -> None:
+        assert not reader.config.paused
         for index in indexes:
             assert index in reader.unsettled, f"{index} was given although it is settled"
             assert index not in reader.leases, f"{index} has two leases"
@@ -311,3 +173,78 @@ class NaiveQueue:
         if self.asked is None:
             assert len(reader.leases) <= reader.config.max_in_flight
 
+    def _extended(self, event: ev.Extended) -> None:
+        leases = self._reader_of(event).leases
+        for index in event.indexes:
+            leases[index] = leases[index]._replace(deadline_ns=event.deadline_ns)
+
+    def _lease_expired(self, event: ev.LeaseExpired) -> None:
+        reader = self._reader_of(event)
+        for index in indexes_in(event.runs):
+            lease = reader.leases.pop(index)
+            is_over = lease.deadline_ns is not None and lease.deadline_ns <= event.at_ns
+            assert is_over or self.asked == index
+            reader.tries[index] = lease.deliveries
+
+    def _nacked(self, event: ev.Nacked) -> None:
+        reader = self._reader_of(event)
+        for index, due_ns in zip(event.indexes, event.due_ns, strict=True):
+            reader.tries[index] = reader.leases.pop(index).deliveries
+            reader.due_ns[index] = due_ns
+
+    def _acked(self, event: ev.Acked) -> None:
+        reader = self._reader_of(event)
+        reader.settle(indexes_in(event.runs))
+        reader.acked |= set(indexes_in(event.runs))
+
+    def _expired(self, event: ev.Expired) -> None:
+        self._reader_of(event).settle(indexes_in(event.runs))
+
+    def _released(self, event: ev.Released) -> None:
+        self._reader_of(event).granted |= set(event.indexes)
+
+    # Dead letters.
+
+    def _dead_lettered(self, event: ev.DeadLettered) -> None:
+        reader = self._reader_of(event)
+        reader.settle([event.index])
+        reader.dead.add(event.index)
+        self.letters[event.letter_index] = (reader.id, event.index)
+
+    def _replayed(self, event: ev.Replayed) -> None:
+        for letter in event.letter_indexes:
+            subscription_id, index = self.letters.pop(letter)
+            reader = self.by_id(subscription_id)
+            assert reader is not None
+            if index in reader.dead:
+                reader.dead.remove(index)
+                reader.unsettled.add(index)
+                reader.revived.add(index)
+
+    def _discarded(self, event: ev.Discarded) -> None:
+        for letter in event.letter_indexes:
+            del self.letters[letter]
+
+
+_FOLLOW: dict[type, Callable[[NaiveQueue, Any], None]] = {
+    ev.QueueCreated: NaiveQueue._created,
+    ev.QueueAltered: NaiveQueue._altered,
+    ev.QueuePurged: NaiveQueue._purged,
+    ev.Trimmed: NaiveQueue._trimmed,
+    ev.SubscriptionCreated: NaiveQueue._subscription_created,
+    ev.SubscriptionAltered: NaiveQueue._subscription_altered,
+    ev.SubscriptionDeleted: NaiveQueue._subscription_deleted,
+    ev.Sought: NaiveQueue._sought,
+    ev.Published: NaiveQueue._published,
+    ev.Delivered: NaiveQueue._delivered,
+    ev.Polled: NaiveQueue._polled,
+    ev.Extended: NaiveQueue._extended,
+    ev.LeaseExpired: NaiveQueue._lease_expired,
+    ev.Nacked: NaiveQueue._nacked,
+    ev.Acked: NaiveQueue._acked,
+    ev.Expired: NaiveQueue._expired,
+    ev.Released: NaiveQueue._released,
+    ev.DeadLettered: NaiveQueue._dead_lettered,
+    ev.Replayed: NaiveQueue._replayed,
+    ev.Discarded: NaiveQueue._discarded,
+}

@@ -138,10 +138,10 @@ def load_checkpoint(files: Files, segment: int) -> Checkpoint:
     return found
 
 
-def load_index(files: Files, segment: int, salt: bytes) -> SegmentIndex | None:
-    """None when there is none for the file with this salt, or it is damaged."""
+def load_index(files: Files, segment: int, salt: bytes | None) -> SegmentIndex | None:
+    """None when there is none for the file with this salt, or it is damaged. No salt is any."""
     found = _load(files, index_name(segment), SegmentIndex)
-    return found if found is not None and found.salt == salt else None
+    return found if found is not None and salt in (None, found.salt) else None
 
 
 def _load(files: Files, name: str, kind: type[T]) -> T | None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from penstock.storage.wal import record
-from penstock.storage.wal.segment import HEADER_BYTES, position_of
+from penstock.storage.wal.segment import HEADER_BYTES, position_of, segment_of
 
 __all__ = ["CUT", "DAMAGED", "MISSING", "UNKNOWN", "Damage", "Found", "Gap", "Walk"]
 
@@ -68,7 +68,7 @@ class Gap(NamedTuple):
 class Walk:
     """The records of one file, sync marks left out, and the gaps between them. Iterate once.
 
-    ``promised`` is a position below which all was durable, as others say; the marks in the file are
+    ``promised`` are positions below which all was durable, as others say; the marks in the file are
     looked at too. Damage that nobody vouches for is the torn end of the log: it is no gap, and the
     walk ends before it. ``hints`` are offsets where records are known to begin.
 
@@ -81,7 +81,7 @@ class Walk:
         *,
         segment: int,
         salt: bytes,
-        promised: int = 0,
+        promised: Sequence[int] = (),
         hints: Sequence[int] = (),
     ) -> None:
         self.end = HEADER_BYTES
@@ -101,7 +101,7 @@ class Walk:
                 if kind != record.MARK:
                     yield Found(offset, kind, payload)
             broken = self.end = scan.offset
-            if self._is_torn(broken):
+            if self._is_end(broken):
                 is_allocated = _is_zeros(data, broken)
                 self.torn_bytes = 0 if is_allocated else len(data) - broken
                 return
@@ -111,11 +111,13 @@ class Walk:
             if found is None:
                 return
 
-    def _is_torn(self, offset: int) -> bool:
-        """Whether nobody ever vouched for what follows."""
-        marks = record.find_marks(self._data, offset, self._salt)
-        promised = max([self._promised, *marks])
-        return promised <= position_of(self._segment, offset)
+    def _is_end(self, offset: int) -> bool:
+        """Whether nobody ever vouched for anything more in this file."""
+        promised = [*self._promised, *record.find_marks(self._data, offset, self._salt)]
+        if offset == len(self._data):
+            # It is whole, unless somebody knew it to be longer; what lies in later files is theirs.
+            promised = [p for p in promised if segment_of(p) == self._segment]
+        return max(promised, default=0) <= position_of(self._segment, offset)
 
     def _resume(self, broken: int) -> int | None:
         """Where the records go on behind a damaged one."""

@@ -9,6 +9,7 @@ again over losing it:
 * What settles a message counts: acks, expiries, dead letters, purges, and what an operator did.
 * Of deliveries, only how often is kept. In the end no message is in flight, and all receipts are
   void; everything that is not known to be settled is delivered again. (`Subscription.start_over`)
+* A dead letter that is lost while its message is not goes back to where it failed.
 * A message waits for other subscriptions as before: what they are not known to have taken, they are
   given again, and only then is it let through.
 * Definitions are taken as they come. A queue that is only known by its number is called
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from penstock.core import events as ev
-from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.machine import Machine, Place
@@ -51,13 +52,16 @@ class GappedHistory:
         self._machine = machine
         self._lose = lose
 
-    def apply(self, event: ev.Event, place: Place) -> None:
+    def apply(self, event: ev.Event, place: Place) -> bool:
+        """False when the event was of no use."""
         machine = self._machine
         machine.now_ns = max(machine.now_ns, event.at_ns)
         last_id = machine.last_id
-        if not self._apply(event, place):
+        is_used = self._apply(event, place)
+        if not is_used:
             self.left_out[type(event).__name__] += 1
         machine.last_id = max(last_id, machine.last_id)
+        return is_used
 
     def finish(self) -> None:
         for subscription in self._machine.subscriptions.values():
@@ -65,7 +69,6 @@ class GappedHistory:
         self._machine.last_id += _LOST_IDS
 
     def _apply(self, event: ev.Event, place: Place) -> bool:
-        """False when the event is of no use."""
         match event:
             case ev.QueueCreated() | ev.QueueAltered() | ev.QueueDeleted() | ev.QueuePurged():
                 return self._queue_defined(event)
@@ -107,20 +110,17 @@ class GappedHistory:
         machine.apply(event)
         return True
 
-    def _queue(self, queue_id: int, *, with_default: bool = True) -> Queue:
+    def _queue(self, queue_id: int) -> Queue:
         """The queue of that id, made if it is not known."""
-        machine = self._machine
-        found = machine.queues_by_id.get(queue_id)
+        found = self._machine.queues_by_id.get(queue_id)
         if found is not None:
             return found
         name = f"recovered-{queue_id}"
-        while name in machine.queues:
+        while name in self._machine.queues:
             name += "-"
-        return self._create(queue_id, name, None, with_default=with_default)
+        return self._create(queue_id, name, None)
 
-    def _create(
-        self, queue_id: int, name: str, source: Queue | None, *, with_default: bool = True
-    ) -> Queue:
+    def _create(self, queue_id: int, name: str, source: Queue | None) -> Queue:
         machine = self._machine
         machine.apply(
             ev.QueueCreated(
@@ -130,28 +130,16 @@ class GappedHistory:
                 config=QueueConfig(),
                 salt=machine.rng.getrandbits(32),
                 dead_letters_of=source.id if source else None,
+                default=SubscriptionConfig(max_deliveries=None) if source else SubscriptionConfig(),
             )
         )
-        if with_default:
-            machine.apply(
-                ev.SubscriptionCreated(
-                    at_ns=machine.now_ns,
-                    subscription_id=queue_id + 1,  # they are made together
-                    queue_id=queue_id,
-                    name=DEFAULT_SUBSCRIPTION,
-                    config=SubscriptionConfig(max_deliveries=None if source else 5),
-                    start=0,
-                    since=0,
-                )
-            )
         return machine.queues_by_id[queue_id]
 
     def _subscription_created(self, event: ev.SubscriptionCreated) -> bool:
         machine = self._machine
         if event.subscription_id in machine.subscriptions:
             return False
-        is_default = event.name == DEFAULT_SUBSCRIPTION
-        queue = self._queue(event.queue_id, with_default=not is_default)
+        queue = self._queue(event.queue_id)
         self._lose(queue, max(event.start, event.since))
         same = queue.subscriptions.get(event.name)
         if same is not None:

@@ -126,6 +126,10 @@ def read_layout(files: Files) -> Layout:
     for segment in range(first, last + 1):
         pack = None if file_name(segment) in names else packs.get(segment)
         logs.append(_log_file(files, names, segment, pack, is_sealed=False))
+    is_partial = logs and (logs[0].segment > FIRST_SEGMENT or any(log.is_pack for log in logs))
+    if checkpoint is None and is_partial and not damages:
+        problem = "there is no checkpoint, and without one the log is not complete"
+        damages.append(Damage(file=logs[0].name, offset=0, bytes=0, problem=problem))
     return Layout(checkpoint=checkpoint, logs=logs, damages=damages)
 
 
@@ -162,7 +166,7 @@ def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
         problem = "the header of the segment is damaged: the file has to be written anew"
         damage = Damage(file=log.name, offset=0, bytes=HEADER_BYTES, problem=problem)
     if log.is_sealed or log.is_pack:
-        promised = position_of(log.segment, len(data))
+        promised = [position_of(log.segment, len(data))]
     else:
         promised = _promised(files, later)
     index = load_index(files, log.segment, salt)
@@ -178,16 +182,11 @@ def tell_nobody(name: str, count: int) -> None:
     """Progress that nobody wants to see."""
 
 
-def index_damage(files: Files, log: LogFile, salt: bytes) -> Damage | None:
-    """Of the index of a sealed file, if it has one that cannot be used. That is never a loss."""
+def index_damage(files: Files, log: LogFile) -> Damage | None:
+    """Of the index of a sealed file, if it has one that cannot be read. That is never a loss."""
     name = index_name(log.segment)
-    names = files.names()
-    if name not in names:
-        return None
-    # Until the next checkpoint a segment that was packed is still there beside its pack.
-    twins = [twin for twin in names if twin.startswith(f"{log.segment:016x}") and twin != name]
-    salts = [salt, *(files.read_at(twin, 0, HEADER_BYTES)[_SALT] for twin in twins)]
-    if any(load_index(files, log.segment, salt) is not None for salt in salts):
+    # One that is of another file is stale, not damaged: a pack was made, or did not come to be.
+    if name not in files.names() or load_index(files, log.segment, None) is not None:
         return None
     problem = "the index is damaged: every start has to read the whole segment instead"
     return Damage(file=name, offset=0, bytes=files.size(name), problem=problem)
@@ -201,16 +200,16 @@ def _is_another(data: bytes) -> bool:
     return False
 
 
-def _promised(files: Files, later: list[LogFile]) -> int:
+def _promised(files: Files, later: list[LogFile]) -> list[int]:
     """What later segments say to have been durable when they were begun."""
-    promised = 0
+    promised: list[int] = []
     for log in later:
         if log.bytes is None or log.is_pack:
             continue
         header = files.read_at(log.name, 0, HEADER_BYTES)
         try:
-            promised = max(promised, read_header(header, number=log.segment).synced)
+            promised.append(read_header(header, number=log.segment).synced)
         except CorruptLog:
             data = files.read(log.name)
-            promised = max([promised, *find_marks(data, HEADER_BYTES, data[_SALT] or bytes(8))])
+            promised += find_marks(data, HEADER_BYTES, data[_SALT] or bytes(8))
     return promised

@@ -86,14 +86,14 @@ def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
             "`penstock wal repair` to keep what is readable",
             file=name,
         )
-    header = read_header(files.read_at(name, 0, HEADER_BYTES), number=segment)
+    header = read_header(files.read_at(name, 0, HEADER_BYTES), number=segment, name=name)
     return load_index(files, segment, header.salt) or build_index(files, segment, name)
 
 
 def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
     """Read a segment for the batches in it. Raises `CorruptLog` where it cannot be read."""
     data = files.read(name)
-    header = read_header(data, number=segment)
+    header = read_header(data, number=segment, name=name)
     scan = record.Scan(memoryview(data), HEADER_BYTES)
     timelines: dict[int, Timeline] = {}
     for offset, kind, payload in scan:

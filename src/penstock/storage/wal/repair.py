@@ -32,6 +32,7 @@ from penstock.core.timeline import Batch
 from penstock.storage.wal import codec, compaction, record
 from penstock.storage.wal.checkpoint import (
     Checkpoint,
+    SegmentIndex,
     checkpoint_name,
     encode,
     index_name,
@@ -42,7 +43,7 @@ from penstock.storage.wal.checkpoint import (
 )
 from penstock.storage.wal.compaction import Live, Moved, pack_name
 from penstock.storage.wal.damage import Damage
-from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.files import TEMPORARY_SUFFIX, DiskFiles
 from penstock.storage.wal.layout import Progress, index_damage
 from penstock.storage.wal.salvage import Salvage, salvage
 from penstock.storage.wal.segment import (
@@ -107,7 +108,8 @@ class Repair:
             machine=take_snapshot(machine),
         )
         save(files, checkpoint_name(self.checkpoint), encode(checkpoint))
-        written = {index_name(segment) for segment in checkpoint.segments}
+        written = {index_name(segment) for segment in checkpoint.segments} | set(packs.values())
+        written |= {file_name(self.checkpoint), checkpoint_name(self.checkpoint)}
         for name in self.aside:
             if name not in written:
                 files.remove(name)
@@ -118,15 +120,13 @@ class Repair:
 def plan_repair(files: DiskFiles, *, rng: Random, progress: Progress | None = None) -> Repair:
     """BLOCKING. Read everything and decide; changes no file. Raises `NewerFormat`."""
     found = salvage(files, rng=rng, progress=progress)
-    sealed = [file for file in found.files.values() if file.log.is_sealed]
-    indexes = [index_damage(files, file.log, file.salt) for file in sealed]
-    bad_indexes = [damage for damage in indexes if damage is not None]
+    indexes = [index_damage(files, log) for log in found.layout.logs if log.is_sealed]
     newest = max(
         [*segment_numbers(files), *numbers_of(files, "ckpt"), *found.files, 0],
     )
     machine = found.machine
     return Repair(
-        damages=found.damages + bad_indexes,
+        damages=found.damages + [damage for damage in indexes if damage is not None],
         lost=found.lost,
         is_gapped=found.is_gapped,
         left_out=dict(found.history.left_out),
@@ -135,7 +135,7 @@ def plan_repair(files: DiskFiles, *, rng: Random, progress: Progress | None = No
             + len(queue.stragglers)
             for queue in sorted(machine.queues.values(), key=lambda queue: queue.name)
         },
-        aside=_unneeded(files, found, [damage.file for damage in bad_indexes]),
+        aside=_unneeded(files, found),
         salvage=found,
         checkpoint=newest + 1,
     )
@@ -153,12 +153,21 @@ def _is_packed(found: Salvage, segment: int) -> bool:
     return any(live.batch.length == 0 for live in compaction.live_batches(found.machine, segment))
 
 
-def _unneeded(files: DiskFiles, found: Salvage, bad_indexes: list[str]) -> list[str]:
+def _index(found: Salvage, segment: int, salt: bytes) -> SegmentIndex:
+    return msgspec.structs.replace(index_of(found.machine, segment), salt=salt)
+
+
+def _unneeded(files: DiskFiles, found: Salvage) -> list[str]:
     needed = {"spare.log"}
     for segment in _live_segments(found):
         if not _is_packed(found, segment):
-            needed |= {found.files[segment].log.name, index_name(segment)}
-    return [name for name in files.names() if name not in needed or name in bad_indexes]
+            file = found.files[segment]
+            needed.add(file.log.name)
+            if load_index(files, segment, None) == _index(found, segment, file.salt):
+                needed.add(index_name(segment))
+    return [
+        name for name in files.names() if name not in needed and not name.endswith(TEMPORARY_SUFFIX)
+    ]
 
 
 def _put_aside(files: DiskFiles, names: list[str], directory: str) -> Path:
@@ -191,8 +200,8 @@ def _write_logs(
                 packs[segment] = file.log.name
             if file.end < (file.log.bytes or 0):
                 _cut(files, file.log.name, file.end)
-        if load_index(files, segment, salt) is None:
-            index = msgspec.structs.replace(index_of(found.machine, segment), salt=salt)
+        index = _index(found, segment, salt)
+        if load_index(files, segment, None) != index:
             save(files, index_name(segment), encode(index))
     return packs
 

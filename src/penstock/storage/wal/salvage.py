@@ -85,6 +85,7 @@ class Salvage:
         self.lost: dict[str, list[Run]] = {}  # index ranges that cannot be read, by queue
         self._holes: dict[tuple[int, int], int] = {}  # queue and first index -> where it ends
         self._rooms: list[_Room] = []
+        self._misfits: set[int] = set()  # segments with messages that found no place
 
     def stop_of_lost(self, queue_id: int, first: int) -> int:
         return self._holes[queue_id, first]
@@ -159,7 +160,9 @@ class Salvage:
                     continue
                 place = Place(position_of(log.segment, item.offset), item.length)
                 if self.is_gapped:
-                    self.history.apply(event, place)
+                    is_used = self.history.apply(event, place)
+                    if not is_used and isinstance(event, ev.Published | ev.DeadLettered):
+                        self._misfits.add(log.segment)
                 else:
                     self.machine.apply(event, place)
             found = self.files.get(log.segment)
@@ -167,11 +170,15 @@ class Salvage:
                 break
 
     def finish(self) -> None:
+        holes = [
+            (self.machine.queues_by_id[queue_id], first, stop)
+            for (queue_id, first), stop in self._holes.items()
+            if queue_id in self.machine.queues_by_id
+        ]
+        for queue, first, stop in holes:
+            self._give_back(queue, first, stop)
         lost: dict[str, Runs] = {}
-        for (queue_id, first), stop in self._holes.items():
-            queue = self.machine.queues_by_id.get(queue_id)
-            if queue is None:
-                continue
+        for queue, first, stop in holes:
             runs = lost.setdefault(queue.name, Runs())
             runs.add(max(first, queue.first), stop)
             for index in queue.stragglers:
@@ -181,6 +188,18 @@ class Salvage:
         self.lost = {name: list(runs) for name, runs in sorted(lost.items()) if runs}
         if self.is_gapped:
             self.history.finish()
+
+    def _give_back(self, letters: Queue, first: int, stop: int) -> None:
+        """A dead letter whose reason is lost goes back to where it failed: its message is there."""
+        reader = letters.default
+        if letters.source is None or reader is None:
+            return
+        gone = [i for run in reader.unsettled_within(first, stop) for i in range(*run)]
+        if gone:
+            event = ev.Replayed(
+                at_ns=self.machine.now_ns, dead_letter_queue_id=letters.id, letter_indexes=gone
+            )
+            self.machine.apply(event)
 
     def _lose(self, queue: Queue, stop: int) -> None:
         first = queue.next
@@ -215,7 +234,7 @@ class Salvage:
             log=log,
             salt=loaded.salt,
             end=walk.end,
-            is_good=is_good and not walk.torn_bytes,
+            is_good=is_good and not walk.torn_bytes and log.segment not in self._misfits,
             is_cut_off=walk.end < size,
         )
 

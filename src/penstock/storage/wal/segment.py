@@ -106,13 +106,13 @@ def write_header(header: SegmentHeader) -> bytes:
     return packed + _CRC.pack(crc32c(packed))
 
 
-def read_header(data: bytes, *, number: int) -> SegmentHeader:
-    """The header of segment ``number``.
+def read_header(data: bytes, *, number: int, name: str | None = None) -> SegmentHeader:
+    """The header of segment ``number``, in the file ``name`` if that is another than its own.
 
     Raises ``NewerFormat`` when a later version of Penstock wrote it, ``CorruptLog`` when its bytes
     are not what was written or belong to another segment.
     """
-    name = file_name(number)
+    name = name or file_name(number)
     damaged = CorruptLog(
         f"the header of segment {name} is damaged: restore the file from a backup, or run "
         "`penstock wal repair` to keep what is readable",

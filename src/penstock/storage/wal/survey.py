@@ -118,12 +118,12 @@ def records(files: Files) -> Iterator[RecordReport]:
 def _files(files: Files, layout: Layout) -> Iterator[FileReport]:
     seen: set[str] = set()
     for at, log in enumerate(layout.logs):
-        salt, report = _log(files, log, layout.logs[at + 1 :])
+        report = _log(files, log, layout.logs[at + 1 :])
         seen.add(report.name)
         yield report
         name = index_name(log.segment)
         if log.is_sealed and name in files.names():
-            damage = index_damage(files, log, salt)
+            damage = index_damage(files, log)
             seen.add(name)
             yield _report(files, name, "index", [damage] if damage else [])
     for damage in layout.damages:
@@ -163,11 +163,11 @@ def _report(files: Files, name: str, kind: str, damages: list[Damage]) -> FileRe
     )
 
 
-def _log(files: Files, log: LogFile, later: list[LogFile]) -> tuple[bytes, FileReport]:
+def _log(files: Files, log: LogFile, later: list[LogFile]) -> FileReport:
     kind = "pack" if log.is_pack else "segment"
     loaded = load(files, log, later)
     if loaded is None:
-        gone = FileReport(
+        return FileReport(
             name=log.name,
             kind=kind,
             bytes=0,
@@ -175,7 +175,6 @@ def _log(files: Files, log: LogFile, later: list[LogFile]) -> tuple[bytes, FileR
             records={},
             damages=[Damage(file=log.name, offset=0, bytes=0, problem=MISSING)],
         )
-        return b"", gone
     damages = [loaded.damage] if loaded.damage else []
     counts: Counter[str] = Counter()
     for item in loaded.walk:
@@ -189,7 +188,7 @@ def _log(files: Files, log: LogFile, later: list[LogFile]) -> tuple[bytes, FileR
         condition = Condition.DAMAGED
     elif loaded.walk.torn_bytes:
         condition = Condition.TORN
-    report = FileReport(
+    return FileReport(
         name=log.name,
         kind=kind,
         bytes=len(loaded.data),
@@ -197,7 +196,6 @@ def _log(files: Files, log: LogFile, later: list[LogFile]) -> tuple[bytes, FileR
         records=dict(sorted(counts.items())),
         damages=damages,
     )
-    return loaded.salt, report
 
 
 def _queues(files: Files) -> tuple[list[QueueReport], str | None]:

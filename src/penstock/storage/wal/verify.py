@@ -111,7 +111,7 @@ class _Verifier:
         if loaded.damage is not None:
             self._damages.append(loaded.damage)
         if log.is_sealed:
-            damage = index_damage(self._files, log, loaded.salt)
+            damage = index_damage(self._files, log)
             if damage is not None:
                 self._damages.append(damage)
         expected: dict[int, list[Live]] = {}

@@ -1,0 +1,98 @@
+"""A full disk: publishes are refused, acks go through, nothing that was accepted is lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import Broker
+from penstock.core.settling import Outcome
+from penstock.errors import DiskFull
+from tests.faults.files import FULL_DISK, FaultyFiles, no_fault
+from tests.faults.store import broker_on, open_store
+
+BODY = b"x" * 200
+
+
+async def fill(broker: Broker) -> int:
+    """Publish until it is refused; how many were accepted."""
+    for accepted in range(1000):
+        try:
+            await broker.publish("orders", [BODY])
+        except DiskFull:
+            return accepted
+    raise AssertionError("a disk without space took everything")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FaultyFiles:
+    return FaultyFiles(tmp_path / "data")
+
+
+async def test_a_publish_on_a_full_disk_is_refused_and_says_what_to_do(files: FaultyFiles) -> None:
+    # Given a store that has what space it needs
+    async with broker_on(files) as broker:
+        await broker.create_queue("orders")
+        await broker.publish("orders", [BODY])
+        # When the disk is full
+        files.fault = FULL_DISK
+        await fill(broker)
+        # Then publishes are refused, again and again
+        for _ in range(3):
+            with pytest.raises(DiskFull, match="free some") as refusal:
+                await broker.publish("orders", [BODY])
+            assert refusal.value.code == "disk_full"
+
+
+async def test_acks_go_through_on_a_full_disk_and_all_that_was_accepted_can_be_read(
+    files: FaultyFiles,
+) -> None:
+    async with broker_on(files) as broker:
+        # Given a disk that ran full
+        await broker.create_queue("orders")
+        files.fault = FULL_DISK
+        accepted = await fill(broker)
+        assert accepted > 5
+        # Then messages can be received and acked
+        deliveries = await broker.receive("orders", limit=5)
+        assert [d.body for d in deliveries] == [BODY] * 5
+        assert await broker.ack("orders", [d.receipt for d in deliveries]) == [Outcome.DONE] * 5
+        # and all of them can be read
+        assert len(await broker.read("orders", 0, 1000)) == accepted
+
+
+async def test_publishing_works_again_once_there_is_space(files: FaultyFiles) -> None:
+    async with broker_on(files) as broker:
+        # Given a disk that ran full
+        await broker.create_queue("orders")
+        files.fault = FULL_DISK
+        accepted = await fill(broker)
+        # When space is freed
+        files.fault = no_fault
+        # Then the store goes on by itself
+        for _ in range(50):
+            await broker.publish("orders", [BODY])
+        assert len(await broker.read("orders", 0, 1000)) == accepted + 50
+
+
+async def test_a_store_closed_on_a_full_disk_opens_with_everything(files: FaultyFiles) -> None:
+    # Given a store that was closed while the disk was full
+    broker = Broker(await open_store(files))
+    await broker.create_queue("orders")
+    files.fault = FULL_DISK
+    accepted = await fill(broker)
+    [delivery] = await broker.receive("orders")
+    await broker.ack("orders", [delivery.receipt])
+    await broker.close()
+    # When it is opened, the disk still being full
+    async with broker_on(files) as broker:
+        # Then all is there, and the ack too
+        assert len(await broker.read("orders", 0, 1000)) == accepted
+        assert [d.index for d in await broker.receive("orders")] == [1]
+
+
+async def test_a_new_store_on_a_full_disk_is_refused(files: FaultyFiles) -> None:
+    files.fault = FULL_DISK
+    with pytest.raises(DiskFull, match="no disk space"):
+        await open_store(files)

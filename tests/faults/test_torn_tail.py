@@ -1,0 +1,65 @@
+"""The end of a log that was being written when the power failed is cut off, and only that."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from penstock.broker import Broker
+from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.segment import file_name
+from penstock.storage.wal.verify import verify
+from tests.faults.store import broker_on, open_store
+
+
+async def killed_store(path: Path) -> int:
+    """Two answered publishes, as `kill -9` leaves them: no closing mark. Where the log ends."""
+    store = await open_store(path)
+    broker = Broker(store)
+    await broker.create_queue("orders")
+    await broker.publish("orders", [b"first"])
+    await broker.publish("orders", [b"second"])
+    end = store._log.written & 0xFFFFFFFF
+    data = (path / file_name(1)).read_bytes()
+    await broker.close()
+    put_back(path, data)
+    return end
+
+
+def put_back(path: Path, data: bytes) -> None:
+    shutil.rmtree(path)
+    path.mkdir()
+    (path / file_name(1)).write_bytes(data)
+
+
+async def bodies(path: Path) -> list[bytes]:
+    async with broker_on(path) as broker:
+        return [m.body for m in await broker.read("orders", 0, 10)]
+
+
+async def test_a_half_written_record_is_cut_off_at_the_next_start(tmp_path: Path) -> None:
+    # Given a log that ends in half a record
+    end = await killed_store(tmp_path)
+    with (tmp_path / file_name(1)).open("r+b") as file:
+        file.seek(end)
+        file.write(b"\x40\0\0\0half a record")
+    # Then that is no damage
+    found = verify(DiskFiles(tmp_path))
+    assert found.is_good
+    assert found.torn_file == file_name(1)
+    # and what was answered is there
+    assert await bodies(tmp_path) == [b"first", b"second"]
+    # and after the start there is no trace of it
+    assert verify(DiskFiles(tmp_path)).torn_file is None
+
+
+@pytest.mark.parametrize("cut", [1, 20, 33])
+async def test_a_last_write_that_did_not_reach_the_disk_is_gone_and_the_rest_is_there(
+    tmp_path: Path, cut: int
+) -> None:
+    end = await killed_store(tmp_path)
+    with (tmp_path / file_name(1)).open("r+b") as file:
+        file.truncate(end - cut)
+    assert await bodies(tmp_path) == [b"first"]
