@@ -219,7 +219,7 @@ class CorruptLog(StorageError):
 
     code = "corrupt_log"
 
-    def __init__(self, message: str, *, file: str, offset: int = 0) -> None:
+    def __init__(self, message: str, *, file: str = "", offset: int = 0) -> None:
         super().__init__(message)
         self.file = file
         self.offset = offset

@@ -38,7 +38,6 @@ def test_every_command_has_a_help_text() -> None:
 
 def test_the_entry_point_runs() -> None:
     code = "from penstock.cli import main; main()"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=60
-    )
+    command = [sys.executable, "-c", code, "--version"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("penstock ")

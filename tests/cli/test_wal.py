@@ -42,6 +42,10 @@ def lose_a_message(path: Path) -> tuple[str, int]:
     return tail(path).name, offset
 
 
+def put_aside(path: Path) -> list[Path]:
+    return list(path.glob("damaged-*"))
+
+
 def contents(path: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in path.iterdir() if p.is_file()}
 
@@ -187,7 +191,7 @@ async def test_a_repair_makes_a_directory_that_opens(path: Path) -> None:
     result = wal("repair", path, answer="y\n")
     assert result.exit_code == 0, result.output
     # Then the damaged file was moved aside
-    [aside] = path.glob("damaged-*")
+    [aside] = put_aside(path)
     assert str(aside) in result.output
     assert (aside / name).read_bytes() == damaged
     # and all is good
@@ -200,7 +204,7 @@ def test_two_repairs_in_a_row_keep_what_each_put_aside(path: Path) -> None:
     assert wal("repair", path, "--yes").exit_code == 0
     flip(sorted(path.glob("*.ckpt"))[-1], 100)
     assert wal("repair", path, "--yes").exit_code == 0
-    assert len(list(path.glob("damaged-*"))) == 2
+    assert len(put_aside(path)) == 2
 
 
 def test_a_directory_in_use_is_not_repaired(tmp_path: Path) -> None:

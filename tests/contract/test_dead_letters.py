@@ -243,6 +243,27 @@ async def test_going_back_over_a_dead_letter_delivers_its_message_again(
     assert await broker.receive(strict, limit=5) == []
 
 
+async def test_a_letter_that_is_replayed_after_its_time_is_delivered_all_the_same(
+    world: World, broker: Broker
+) -> None:
+    # Given two letters of messages whose time is over, one by its own, one by the queue's
+    await broker.create_queue(QUEUE, message_ttl_seconds=60)
+    await broker.alter_subscription(QUEUE, "default", max_deliveries=1)
+    await broker.publish(QUEUE, [NewMessage(body=b"a", expires_at=world.clock.later(30)), b"b"])
+    await fail(broker, count=2)
+    await world.pass_time(60)
+    # When they are replayed, and somebody else comes
+    assert await broker.replay(QUEUE) == 2
+    await broker.create_subscription(QUEUE, "audit", start="earliest")
+    await world.pass_time(60)
+    # Then they are delivered, and if they fail they are letters again
+    given = await broker.receive(QUEUE, limit=5)
+    assert bodies(given) == [b"a", b"b"]
+    await broker.nack(QUEUE, receipts(given))
+    assert bodies(await broker.dead_letters(QUEUE)) == [b"a", b"b"]
+    assert (await world.stats()).expired == 0
+
+
 @pytest.mark.over_restarts
 async def test_dead_letters_survive_a_restart(world: World, broker: Broker, strict: str) -> None:
     await broker.publish(strict, [b"a", b"b"])

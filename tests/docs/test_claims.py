@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -11,7 +14,58 @@ from penstock.broker import Broker
 from penstock.errors import QueueNotFound, UnknownBackend
 from penstock.storage.memory import MemoryStore
 from penstock.storage.registry import open_store
+from penstock.storage.wal.files import DiskFiles, WritableFile
+from penstock.storage.wal.store import WalStore
 from tests.contract.clock import ManualClock
+
+
+class CountingFiles(DiskFiles):
+    """Counts the reads of records."""
+
+    reads = 0
+
+    def read_at(self, name: str, offset: int, size: int) -> bytes:
+        self.reads += 1
+        return super().read_at(name, offset, size)
+
+    def read_at_nowait(self, name: str, offset: int, size: int) -> bytearray | None:
+        self.reads += 1
+        return super().read_at_nowait(name, offset, size)
+
+
+class SlowFile(WritableFile):
+    """Its writes end only once `may_go` is set; without that they fail."""
+
+    def __init__(self, file: WritableFile, may_go: Event) -> None:
+        self._file = file
+        self._may_go = may_go
+
+    def write_at(self, offset: int, buffers: Sequence[bytes], *, sync: bool = False) -> None:
+        if not self._may_go.wait(timeout=10):
+            raise OSError("the event loop never came to let the write go")
+        self._file.write_at(offset, buffers, sync=sync)
+
+    def sync(self) -> None:
+        self._file.sync()
+
+    def allocate(self, size: int) -> None:
+        self._file.allocate(size)
+
+    def truncate(self, size: int) -> None:
+        self._file.truncate(size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class SlowFiles(DiskFiles):
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.may_go = Event()
+        self.may_go.set()
+
+    def create(self, name: str) -> WritableFile:
+        return SlowFile(super().create(name), self.may_go)
 
 
 async def pending(broker: Broker) -> int:
@@ -117,3 +171,71 @@ async def test_what_a_consumer_had_when_it_died_is_delivered_again(tmp_path: Pat
         assert [(delivery.index, delivery.deliveries) for delivery in again] == [
             (number, 2) for number in range(5)
         ]
+
+
+async def test_queues_have_indexes_and_retention_of_their_own() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock=clock)
+    async with Broker(store) as broker:
+        # Given two queues, one of which keeps history for less long
+        await broker.create_queue("short", retention_seconds=10)
+        await broker.create_queue("long", retention_seconds=1000)
+        for queue in ("short", "long"):
+            result = await broker.publish(queue, [queue.encode()])
+            assert [message.index for message in result] == [0]
+            [delivery] = await broker.receive(queue)
+            assert delivery.body == queue.encode()
+            await broker.ack(queue, [delivery])
+        # When that time is over, then only its own messages are gone
+        clock.advance(20)
+        await store.tick()
+        assert await broker.read("short") == []
+        assert [message.body for message in await broker.read("long")] == [b"long"]
+
+
+@pytest.mark.parametrize(("cache_bytes", "reads_files"), [(2**20, False), (0, True)])
+async def test_the_newest_messages_are_delivered_from_memory(
+    cache_bytes: int, reads_files: bool, tmp_path: Path
+) -> None:
+    files = CountingFiles(tmp_path / "data")
+    store = await WalStore.open(files, cache_bytes=cache_bytes, segment_bytes=2**16)
+    async with Broker(store) as broker:
+        await broker.create_queue("tenant")
+        # The cache keeps one record whatever its bound, so the first of two is the one to look at.
+        await broker.publish("tenant", [b"a"])
+        await broker.publish("tenant", [b"b"])
+        files.reads = 0
+        assert [delivery.body for delivery in await broker.receive("tenant")] == [b"a"]
+        assert (files.reads > 0) is reads_files
+
+
+async def test_a_body_is_stored_once_however_many_read_and_retry_it(tmp_path: Path) -> None:
+    async with Broker(await open_store(str(tmp_path / "data"), segment_bytes=2**16)) as broker:
+        await broker.create_queue("tenant")
+        for name in ("a", "b"):
+            await broker.create_subscription("tenant", name, max_deliveries=2)
+        await broker.publish("tenant", [b"the only copy of it"])
+        for name in ("a", "b"):
+            for _ in range(2):  # the second time it becomes a dead letter
+                deliveries = await broker.receive("tenant", subscription=name)
+                await broker.nack("tenant", deliveries, name)
+        assert len(await broker.dead_letters("tenant")) == 2
+        stored = b"".join(path.read_bytes() for path in (tmp_path / "data").glob("*.log"))
+        assert stored.count(b"the only copy of it") == 1
+
+
+async def test_the_event_loop_runs_on_while_the_disk_is_busy(tmp_path: Path) -> None:
+    # Given a disk that finishes a write only when the event loop lets it
+    files = SlowFiles(tmp_path / "data")
+    store = await WalStore.open(files, segment_bytes=2**16)
+    async with Broker(store) as broker:
+        await broker.create_queue("tenant")
+        files.may_go.clear()
+        publish = asyncio.create_task(broker.publish("tenant", [b"a"]))
+        # When the loop has gone round some times, then the publish is not answered yet
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not publish.done()
+        # When it lets the write go, then it is
+        files.may_go.set()
+        assert (await publish).durability == "fsync"

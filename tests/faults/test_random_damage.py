@@ -22,7 +22,7 @@ PARENTS = {("groups", "second"): ["first"], ("groups", "third"): ["first", "defa
 
 def do_damage(path: Path, rng: Random) -> set[str]:
     """To one file or a few. Returns their names."""
-    names = sorted(p.name for p in path.iterdir() if p.name not in ("LOCK", "spare.log"))
+    names = sorted(p.name for p in path.iterdir() if p.suffix and p.name != "spare.log")
     damaged = set()
     for name in rng.sample(names, min(len(names), rng.choice([1, 1, 1, 2, 3]))):
         data = bytearray((path / name).read_bytes())
@@ -79,7 +79,7 @@ def check_nothing_is_missing(history: RandomHistory, plan: Repair, contents: Con
                 if name not in ("even", "second") or is_even(body)
             }
             wanted -= history.acked.get(reader, set())
-            there = contents.bodies.get(reader, {}).keys()
+            there = set(contents.bodies.get(reader, {}))
             there |= contents.dead.get(reader, set()) | contents.held[reader]
             assert wanted <= there, (reader, wanted - there)
 

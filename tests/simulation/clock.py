@@ -13,6 +13,7 @@ class VirtualClock(Clock):
 
     def __init__(self, start_ns: int = _START_NS) -> None:
         self._start_ns = self._now_ns = start_ns
+        self.latest_ns = start_ns  # the latest time that it ever showed
 
     def now_ns(self) -> int:
         return self._now_ns
@@ -22,4 +23,6 @@ class VirtualClock(Clock):
         return (self._now_ns - self._start_ns) / NANOSECONDS
 
     def advance(self, seconds: float) -> None:
+        """Or set it back, if they are negative."""
         self._now_ns += round(seconds * NANOSECONDS)
+        self.latest_ns = max(self.latest_ns, self._now_ns)

@@ -181,7 +181,7 @@ class Simulation:
 
     def _check_recovered(self) -> None:
         if self.plan.compares_state:
-            self.twin.check_recovered(self.store.machine, self.clock.now_ns())
+            self.twin.check_recovered(self.store.machine, self.clock.latest_ns)
 
     async def _check_stored(self) -> None:
         """What was answered before the start is there after it."""
@@ -200,7 +200,7 @@ class Simulation:
         """Drain everything, account for every message, and look once more after a restart."""
         await self._finish(drain(self.clients, self.clock))
         if self.plan.compares_state:
-            self.twin.check_same(self.store.machine, self.clock.now_ns())
+            self.twin.check_same(self.store.machine, self.clock.latest_ns)
         await self._finish(self.store.close())
         if not self.is_durable:
             return
@@ -229,7 +229,7 @@ class Simulation:
         self.host.files.capacity_bytes = None
         await self._start()
         if self.plan.compares_state:
-            self.twin.check_shortened(self.store.machine, self.clock.now_ns())
+            self.twin.check_shortened(self.store.machine, self.clock.latest_ns)
         for queue in list(self.store.machine.queues.values()):
             for message in await self._read_all(queue):
                 self.checker.identify(message, is_known=False)

@@ -3,7 +3,8 @@
 The log stores them, recovery replays them, and surfaces show them as lifecycle events. Runs of
 indexes are written flat: ``[start, stop, start, stop, ...]``. Times are nanoseconds since 1970.
 
-Tags are part of the log format: never change or reuse one, add new ones at the end.
+Tags and the order of the fields are part of the log format: never change or reuse a tag, and give
+an event more fields only at its end, with a default.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ def pairs(bounds: list[int]) -> list[Run]:
     return list(zip(bounds[::2], bounds[1::2], strict=True))
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    at_ns: int
+class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    at_ns: int  # first in every record, so that an event can grow at its end
 
 
-class QueueCreated(_Event, frozen=True, tag=10):
+class QueueCreated(_Event, frozen=True, kw_only=True, tag=10):
     """With its subscription `default`, whose id is the next one: a crash never parts the two."""
 
     queue_id: int
@@ -66,20 +67,20 @@ class QueueCreated(_Event, frozen=True, tag=10):
     default: SubscriptionConfig | None = None
 
 
-class QueueAltered(_Event, frozen=True, tag=11):
+class QueueAltered(_Event, frozen=True, kw_only=True, tag=11):
     queue_id: int
     config: QueueConfig
 
 
-class QueueDeleted(_Event, frozen=True, tag=12):
+class QueueDeleted(_Event, frozen=True, kw_only=True, tag=12):
     queue_id: int
 
 
-class QueuePurged(_Event, frozen=True, tag=13):
+class QueuePurged(_Event, frozen=True, kw_only=True, tag=13):
     queue_id: int
 
 
-class SubscriptionCreated(_Event, frozen=True, tag=20):
+class SubscriptionCreated(_Event, frozen=True, kw_only=True, tag=20):
     """`backfill` are matches older than the feed, and `since` the index it now begins at."""
 
     subscription_id: int
@@ -91,16 +92,16 @@ class SubscriptionCreated(_Event, frozen=True, tag=20):
     backfill: list[int] = []
 
 
-class SubscriptionAltered(_Event, frozen=True, tag=21):
+class SubscriptionAltered(_Event, frozen=True, kw_only=True, tag=21):
     subscription_id: int
     config: SubscriptionConfig
 
 
-class SubscriptionDeleted(_Event, frozen=True, tag=22):
+class SubscriptionDeleted(_Event, frozen=True, kw_only=True, tag=22):
     subscription_id: int
 
 
-class Sought(_Event, frozen=True, tag=23):
+class Sought(_Event, frozen=True, kw_only=True, tag=23):
     """The subscription was moved to an index: all before it is settled, nothing after it is."""
 
     subscription_id: int
@@ -109,7 +110,7 @@ class Sought(_Event, frozen=True, tag=23):
     backfill: list[int] = []
 
 
-class Published(_Event, frozen=True, tag=30):
+class Published(_Event, frozen=True, kw_only=True, tag=30):
     """`matched` maps a feed's id to its matches where only CEL could tell.
 
     `envelopes` is None when every message is plain. `bodies` and `heads` (the encoded envelopes)
@@ -127,14 +128,14 @@ class Published(_Event, frozen=True, tag=30):
     heads: list[bytes] | None = None
 
 
-class Delivered(_Event, frozen=True, tag=40):
+class Delivered(_Event, frozen=True, kw_only=True, tag=40):
     subscription_id: int
     runs: list[int]
     epoch: int
     deadline_ns: int | None
 
 
-class Polled(_Event, frozen=True, tag=41):
+class Polled(_Event, frozen=True, kw_only=True, tag=41):
     """A delivery by index range: the cursor moves to `stop`, what it passed stays ready."""
 
     subscription_id: int
@@ -144,23 +145,23 @@ class Polled(_Event, frozen=True, tag=41):
     stop: int
 
 
-class Extended(_Event, frozen=True, tag=42):
+class Extended(_Event, frozen=True, kw_only=True, tag=42):
     subscription_id: int
     indexes: list[int]
     deadline_ns: int
 
 
-class LeaseExpired(_Event, frozen=True, tag=43):
+class LeaseExpired(_Event, frozen=True, kw_only=True, tag=43):
     subscription_id: int
     runs: list[int]
 
 
-class Acked(_Event, frozen=True, tag=50):
+class Acked(_Event, frozen=True, kw_only=True, tag=50):
     subscription_id: int
     runs: list[int]
 
 
-class Nacked(_Event, frozen=True, tag=51):
+class Nacked(_Event, frozen=True, kw_only=True, tag=51):
     """`due_ns` says for each index when it may be delivered again; 0 is at once."""
 
     subscription_id: int
@@ -169,12 +170,12 @@ class Nacked(_Event, frozen=True, tag=51):
     reason: str = ""
 
 
-class Expired(_Event, frozen=True, tag=52):
+class Expired(_Event, frozen=True, kw_only=True, tag=52):
     subscription_id: int
     runs: list[int]
 
 
-class DeadLettered(_Event, frozen=True, tag=60):
+class DeadLettered(_Event, frozen=True, kw_only=True, tag=60):
     """The message at `index` left the subscription and is `letter_index` in the dead letters."""
 
     subscription_id: int
@@ -186,29 +187,29 @@ class DeadLettered(_Event, frozen=True, tag=60):
     reason: str
 
 
-class Replayed(_Event, frozen=True, tag=61):
+class Replayed(_Event, frozen=True, kw_only=True, tag=61):
     """Dead letters went back to the subscription they had failed on."""
 
     dead_letter_queue_id: int
     letter_indexes: list[int]
 
 
-class Discarded(_Event, frozen=True, tag=62):
+class Discarded(_Event, frozen=True, kw_only=True, tag=62):
     dead_letter_queue_id: int
     letter_indexes: list[int]
 
 
-class Released(_Event, frozen=True, tag=63):
+class Released(_Event, frozen=True, kw_only=True, tag=63):
     subscription_id: int
     indexes: list[int]
 
 
-class Trimmed(_Event, frozen=True, tag=70):
+class Trimmed(_Event, frozen=True, kw_only=True, tag=70):
     queue_id: int
     first: int
 
 
-class Lost(_Event, frozen=True, tag=71):
+class Lost(_Event, frozen=True, kw_only=True, tag=71):
     """These messages cannot be read any more. A repair writes it in their place."""
 
     queue_id: int

@@ -226,8 +226,8 @@ class Machine:
         for index in event.letter_indexes:
             letter = letters.letter(index)
             subscription = self.subscriptions.get(letter.subscription_id)
-            if subscription is not None:
-                subscription.revive(letter.index)
+            if subscription is not None and subscription.revive(letter.index):
+                subscription.queue.outlive(letter.index, event.at_ns)
         self._settle_letters(letters, event.letter_indexes, "replayed")
 
     def _discarded(self, event: ev.Discarded, place: Place) -> None:

@@ -15,12 +15,15 @@ from penstock.core.feed import Feed
 from penstock.core.filters import compile_filter
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import Envelope, message_id, parse_message_id
-from penstock.core.runs import Run
+from penstock.core.runs import Run, Runs
 from penstock.core.subscription import Subscription
 from penstock.core.timeline import Batch, Timeline
 from penstock.errors import SubscriptionNotFound
 
-__all__ = ["Letter", "Queue", "Special"]
+__all__ = ["NEVER_NS", "Letter", "Queue", "Special"]
+
+NEVER_NS = 2**63 - 1
+"""The expiry of a message that expires no more."""
 
 
 class Special(NamedTuple):
@@ -146,6 +149,8 @@ class Queue:
     def expires_ns(self, index: int) -> int | None:
         """When a message expires: at its own time or the queue's, whichever comes first."""
         own = self.expiry.get(index)
+        if own == NEVER_NS:
+            return None
         ttl = self.config.message_ttl_seconds
         if ttl is None:
             return own
@@ -370,6 +375,20 @@ class Queue:
         self.expiry[index] = expires_ns
         heappush(self.expiry_heap, (expires_ns, index))
 
+    def outlive(self, index: int, now_ns: int) -> None:
+        """Somebody replayed a message after its time: they want it, so it expires no more."""
+        expires_ns = self.expires_ns(index)
+        if expires_ns is not None and expires_ns <= now_ns:
+            self.expiry[index] = NEVER_NS
+
+    def too_old(self, start: int, stop: int) -> list[Run]:
+        """Of messages older than the queue's time to live, those that expire."""
+        kept = Runs()
+        for index, expires_ns in self.expiry.items():
+            if expires_ns == NEVER_NS:
+                kept.add(index, index + 1)
+        return list(kept.outside(start, stop))
+
     def look_again(self, start: int) -> None:
         """Somebody will read from here again: what has expired must expire for them too."""
         self.ttl_checked = min(self.ttl_checked, start)
@@ -428,8 +447,8 @@ class Queue:
         found = []
         heap = self.expiry_heap
         while heap and heap[0][0] <= now_ns:
-            _, index = heappop(heap)
-            if index in self.expiry:
+            expires_ns, index = heappop(heap)
+            if self.expiry.get(index) == expires_ns:
                 found.append(index)
         return found
 

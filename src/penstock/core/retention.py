@@ -38,7 +38,7 @@ def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
         # What lies before `first` is kept aside, and has an expiry of its own.
         start = max(queue.ttl_checked, queue.first)
         if stop > start:
-            runs.append((start, stop))
+            runs += queue.too_old(start, stop)
             queue.ttl_checked = stop
     if runs:
         runs = list(Runs(runs))  # one may have expired in both ways

@@ -578,10 +578,10 @@ class Subscription:
         self.dead.add(index, index + 1)
         self.settle([(index, index + 1)], "dead_lettered")
 
-    def revive(self, index: int) -> None:
-        """A dead letter came back: unsettled, as if never delivered."""
+    def revive(self, index: int) -> bool:
+        """A dead letter came back: unsettled, as if never delivered. False if it was none."""
         if not self.dead.discard(index, index + 1):
-            return
+            return False
         self.settled.discard(index, index + 1)
         self.settled_total -= 1
         self.counters.replayed += 1
@@ -591,6 +591,7 @@ class Subscription:
             self.parents_passed(index, index + 1)
         else:
             self._admit(index)
+        return True
 
 
 def cut(runs: Iterable[Run], limit: int) -> list[Run]:

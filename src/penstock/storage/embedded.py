@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal, Protocol
 
 from penstock.clock import Clock
@@ -26,7 +27,7 @@ from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
 from penstock.core.subscription import Subscription
-from penstock.errors import MessageNotFound, StorageClosed, StorageError
+from penstock.errors import MessageNotFound, StorageClosed, StorageError, StorageFailed
 from penstock.storage import base
 from penstock.storage.gathering import Gathering
 from penstock.storage.reader import MessageReader, MessageSource
@@ -246,15 +247,21 @@ class EmbeddedStore:
         self._now()
         found = self.machine.queue(queue)
         start = max(start, found.first)
-        return await self._reader.read(found, [(start, min(start + limit, found.next))])
+        return await self._read(found, [(start, min(start + limit, found.next))])
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         self._now()
         found = self.machine.queue(queue)
         indexes = [found.index_of(id) for id in ids]
-        messages = await self._reader.read(found, runs_of(i for i in indexes if i is not None))
+        messages = await self._read(found, runs_of(i for i in indexes if i is not None))
         by_index = {message.index: message for message in messages}
         return [None if index is None else by_index.get(index) for index in indexes]
+
+    async def _read(self, queue: Queue, runs: list[Run]) -> list[Message]:
+        """Only what a crash cannot take back; after a failure, only what was stored before it."""
+        with suppress(StorageFailed):
+            await self._commit()
+        return await self._reader.read(queue, runs)
 
     # Dead letters and dependencies.
 
@@ -264,7 +271,7 @@ class EmbeddedStore:
         indexes = [i for i in dead_letters.letters_of(source, None) if i >= start][:limit]
         if source.dead_letters is None:
             return []
-        return await self._reader.read(source.dead_letters, runs_of(indexes))
+        return await self._read(source.dead_letters, runs_of(indexes))
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None

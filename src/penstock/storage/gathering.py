@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from copy import copy
 from typing import NamedTuple, Protocol
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
@@ -156,6 +157,6 @@ def _refuse(answered: list[tuple[_Call, PublishResult]], error: BaseException) -
 def _reject(answer: asyncio.Future[PublishResult], error: BaseException) -> None:
     """Each caller raises an error of its own: one object would gather everybody's traceback."""
     if not answer.done():
-        own = type(error)(*error.args)
+        own = copy(error)
         own.__cause__ = error.__cause__
         answer.set_exception(own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from penstock.clock import Clock
-from penstock.errors import UnknownBackend
+from penstock.errors import InvalidArgument, UnknownBackend
 from penstock.storage.base import Store
 
 __all__ = ["open_store"]
@@ -56,7 +56,12 @@ async def _open_wal(
     rng: Random | None,
 ) -> Store:
     from penstock.storage.wal.files import DiskFiles
-    from penstock.storage.wal.log import DEFAULT_SEGMENT_BYTES, SyncMode
+    from penstock.storage.wal.log import (
+        DEFAULT_SEGMENT_BYTES,
+        MAX_SEGMENT_BYTES,
+        MIN_SEGMENT_BYTES,
+        SyncMode,
+    )
     from penstock.storage.wal.store import DEFAULT_CACHE_BYTES, WalStore
 
     if not path:
@@ -64,7 +69,11 @@ async def _open_wal(
     try:
         mode = SyncMode(sync)
     except ValueError:
-        raise UnknownBackend(f"sync is {sync!r}: use always, interval or never") from None
+        raise InvalidArgument(f"sync is {sync!r}: use always, interval or never") from None
+    if segment_bytes is not None and not MIN_SEGMENT_BYTES <= segment_bytes <= MAX_SEGMENT_BYTES:
+        raise InvalidArgument(
+            f"segment_bytes is {segment_bytes}: use {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}"
+        )
     store = await WalStore.open(
         DiskFiles(path),
         clock=clock,

@@ -283,7 +283,7 @@ class History:
     def tick(self, a: int, b: int, c: int) -> None:
         retention.tick(self.machine, self.now_ns)
         for reader in self.naive.subscriptions.values():
-            for index in reader.unsettled - reader.leases.keys() - reader.revived:
+            for index in reader.unsettled - reader.leases.keys():
                 assert not self.naive.has_expired(index, self.now_ns)
             for lease in reader.leases.values():
                 assert lease.deadline_ns is None or lease.deadline_ns > self.now_ns

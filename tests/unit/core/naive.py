@@ -49,6 +49,7 @@ class NaiveQueue:
         self.letters: dict[int, tuple[int, int]] = {}  # letter -> subscription id, index
         self.asked: int | None = None  # the index that somebody asks for again
         self.polling: Poll | None = None
+        self.outliving: set[int] = set()  # replayed after their time
 
     @property
     def next(self) -> int:
@@ -61,6 +62,8 @@ class NaiveQueue:
         return next((s for s in self.subscriptions.values() if s.id == id), None)
 
     def has_expired(self, index: int, now_ns: int) -> bool:
+        if index in self.outliving:
+            return False
         sent = self.sent[index]
         own_ns = sent.envelope.expires_at_ns
         ttl = self.config.message_ttl_seconds
@@ -165,7 +168,7 @@ class NaiveQueue:
             assert index in reader.unsettled, f"{index} was given although it is settled"
             assert index not in reader.leases, f"{index} has two leases"
             assert index not in reader.acked, f"{index} was given after its ack"
-            if self.asked is None and index not in reader.revived:
+            if self.asked is None:
                 assert not self.has_expired(index, event.at_ns), f"{index} has expired"
             deliveries = reader.tries.pop(index, 0) + 1
             reader.due_ns.pop(index, None)
@@ -198,7 +201,10 @@ class NaiveQueue:
         reader.acked |= set(indexes_in(event.runs))
 
     def _expired(self, event: ev.Expired) -> None:
-        self._reader_of(event).settle(indexes_in(event.runs))
+        indexes = indexes_in(event.runs)
+        if self.config.retain_unsettled:
+            assert all(self.has_expired(index, event.at_ns) for index in indexes)
+        self._reader_of(event).settle(indexes)
 
     def _released(self, event: ev.Released) -> None:
         self._reader_of(event).granted |= set(event.indexes)
@@ -220,6 +226,8 @@ class NaiveQueue:
                 reader.dead.remove(index)
                 reader.unsettled.add(index)
                 reader.revived.add(index)
+                if self.has_expired(index, event.at_ns):
+                    self.outliving.add(index)
 
     def _discarded(self, event: ev.Discarded) -> None:
         for letter in event.letter_indexes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from penstock.storage.wal import record
@@ -113,11 +114,33 @@ class Walk:
 
     def _is_end(self, offset: int) -> bool:
         """Whether nobody ever vouched for anything more in this file."""
-        promised = [*self._promised, *record.find_marks(self._data, offset, self._salt)]
+        promised = list(self._promised)
+        if self._last_mark is not None and self._last_mark[0] >= offset:
+            promised.append(self._last_mark[1])
         if offset == len(self._data):
             # It is whole, unless somebody knew it to be longer; what lies in later files is theirs.
             promised = [p for p in promised if segment_of(p) == self._segment]
         return max(promised, default=0) <= position_of(self._segment, offset)
+
+    @cached_property
+    def _last_mark(self) -> tuple[int, int] | None:
+        """Where it is and what it vouches for, which is at least what those before it do."""
+        found = self._data.rfind(self._salt)
+        while found >= 0:
+            start = found - record.HEADER_BYTES
+            mark = self._mark_at(start)
+            if mark is not None:
+                return start, record.decode_mark(mark.payload)
+            found = self._data.rfind(self._salt, 0, found + len(self._salt) - 1)
+        return None
+
+    def _mark_at(self, offset: int) -> record.Record | None:
+        if offset < HEADER_BYTES:
+            return None
+        found = record.decode(memoryview(self._data), offset)
+        if isinstance(found, record.Ending) or found.kind != record.MARK:
+            return None
+        return found
 
     def _resume(self, broken: int) -> int | None:
         """Where the records go on behind a damaged one."""
@@ -132,15 +155,12 @@ class Walk:
         return min((found for found in (hint, mark) if found is not None), default=None)
 
     def _next_mark(self, broken: int) -> int | None:
-        data, view = self._data, memoryview(self._data)
-        found = data.find(self._salt, broken + 1)
+        found = self._data.find(self._salt, broken + 1)
         while found >= 0:
             start = found - record.HEADER_BYTES
-            if start > broken:
-                mark = record.decode(view, start)
-                if not isinstance(mark, record.Ending) and mark.kind == record.MARK:
-                    return start
-            found = data.find(self._salt, found + 1)
+            if start > broken and self._mark_at(start) is not None:
+                return start
+            found = self._data.find(self._salt, found + 1)
         return None
 
 

@@ -190,10 +190,7 @@ class GappedHistory:
         if is_new:
             # What came before may as well have been removed long ago.
             queue.trim(event.first)
-        if isinstance(event, ev.Lost):
-            self._lose(queue, event.first + event.count)
-        else:
-            machine.apply(event, place)
+        machine.apply(event, place)
         return True
 
     def _trimmed(self, event: ev.Trimmed) -> bool:

@@ -72,10 +72,12 @@ class WalJournal:
             self._cached_bytes -= freed
 
     def load_nowait(self, place: Place) -> Event | None:
-        cached = self._cache.get(place.locator)
-        if cached is not None:
-            return cached[0]
-        if place.locator >= self._log.written:
+        is_written = place.locator < self._log.written
+        if is_written or self._log.failure is None:
+            cached = self._cache.get(place.locator)
+            if cached is not None:
+                return cached[0]
+        if not is_written:
             return None
         name, offset = self._where(place)
         try:

@@ -276,6 +276,8 @@ class Salvage:
         except IndexError:  # it has nothing yet
             after = 0
         rooms = [room for room in self._rooms if after < room.next < room.stop]
+        if not rooms:
+            return after + 1  # inside the record before it, where no other can begin
         room = next((r for r in rooms if r.unproven is None), rooms[0])
         if room.unproven is not None:
             self.damages.append(room.unproven)

@@ -263,7 +263,7 @@ class WalStore(EmbeddedStore):
     async def _finish(self) -> None:
         try:
             if self._log.failure is None:
-                await self.checkpoint()
+                await self._checkpoint()  # a pack would serve only once the next one knows it
         except PenstockError as exc:
             # The log has everything; a checkpoint would only have made the next start shorter.
             logger.warning("no checkpoint at close: %s", exc)
