@@ -49,7 +49,7 @@ async def make_random_history(path: Path, seed: int) -> RandomHistory:
         subscription = rng.choice(QUEUES[queue])
         action = rng.random()
         if action < 0.35:
-            messages = [_message(rng, step, clock) for _ in range(rng.randrange(1, 5))]
+            messages = [random_message(rng, step) for _ in range(rng.randrange(1, 5))]
             await history.publish(broker, queue, messages)
         elif action < 0.85:
             await _consume(rng, broker, history, queue, subscription)
@@ -68,7 +68,7 @@ async def make_random_history(path: Path, seed: int) -> RandomHistory:
     return history
 
 
-def _message(rng: Random, number: int, clock: Clock) -> NewMessage:
+def random_message(rng: Random, number: int) -> NewMessage:
     settings: dict[str, object] = {}
     if rng.random() < 0.2:
         settings["priority"] = rng.randrange(3)

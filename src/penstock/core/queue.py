@@ -15,7 +15,7 @@ from penstock.core.feed import Feed
 from penstock.core.filters import compile_filter
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import Envelope, message_id, parse_message_id
-from penstock.core.runs import Run, Runs
+from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.subscription import Subscription
 from penstock.core.timeline import Batch, Timeline
 from penstock.errors import SubscriptionNotFound
@@ -383,11 +383,11 @@ class Queue:
 
     def too_old(self, start: int, stop: int) -> list[Run]:
         """Of messages older than the queue's time to live, those that expire."""
-        kept = Runs()
-        for index, expires_ns in self.expiry.items():
-            if expires_ns == NEVER_NS:
-                kept.add(index, index + 1)
-        return list(kept.outside(start, stop))
+        expiry = self.expiry
+        # Whichever is shorter: after a restart the range may be the whole queue.
+        suspects = range(start, stop) if stop - start < len(expiry) else expiry
+        kept = runs_of(index for index in suspects if expiry.get(index) == NEVER_NS)
+        return list(Runs(kept).outside(start, stop))
 
     def look_again(self, start: int) -> None:
         """Somebody will read from here again: what has expired must expire for them too."""

@@ -31,9 +31,9 @@ from penstock.core.receipt import Receipt
 from penstock.core.retry import Backoff
 from penstock.core.runs import Run, runs_of
 from penstock.core.snapshot import MachineSnapshot, restore, take_snapshot
-from penstock.core.stats import queue_stats, subscription_stats
 from penstock.core.subscription import Subscription
 from penstock.errors import Conflict, InvalidDependency, MessageNotFound, QueueFull
+from tests.unit.core.checks import check_reader, compare
 from tests.unit.core.naive import NaiveQueue, Poll
 from tests.unit.core.naive_subscription import NaiveSubscription
 from tests.unit.core.sent import FILTERS, indexes_in, indexes_of
@@ -117,7 +117,7 @@ class History:
 
     def compare_with_replay(self) -> None:
         """The events alone lead to the same state."""
-        self._compare(self._replayed())
+        compare(self.machine, self._replayed(), self.now_ns)
 
     # Choosing.
 
@@ -413,7 +413,7 @@ class History:
             queue.stragglers = {index: twin.stragglers[index] for index in stragglers[queue_id]}
         for event, place in self.recorder.events[at:]:
             machine.apply(event, place)
-        self._compare(machine)
+        compare(self.machine, machine, self.now_ns)
         self.machine = machine
 
     # Checks.
@@ -424,7 +424,7 @@ class History:
     def check(self) -> None:
         queue = self.queue
         for reader in queue.subscriptions.values():
-            self._check_reader(reader, self._naive(reader))
+            check_reader(reader, self._naive(reader), self.now_ns)
             for index in self._naive(reader).unsettled:
                 assert queue.holds(index), f"{index} is gone, but {reader.name} needs it"
         for _, index in self.naive.letters.values():
@@ -436,62 +436,11 @@ class History:
                 given_up = {index for parent in naive.parents for index in parent.dead}
                 assert naive.held & given_up <= naive.revived
 
-    def _check_reader(self, reader: Subscription, naive: NaiveSubscription) -> None:
-        reader.mature(self.now_ns)
-        next_index = self.queue.next
-        unsettled = set(indexes_of(list(reader.unsettled_within(0, next_index))))
-        assert unsettled == naive.unsettled
-        assert reader.unsettled == len(naive.unsettled)
-        assert reader.floor == naive.floor
-        assert set(indexes_of(list(reader.dead))) == naive.dead
-        assert {i: tuple(lease) for i, lease in reader.leases.items()} == {
-            i: tuple(lease) for i, lease in naive.leases.items()
-        }
-        assert {i: tried.deliveries for i, tried in reader.attempts.items()} == naive.tries
-        assert set(indexes_of(list(reader.held()))) == naive.held, "held"
-        parked = {index for line in reader.groups.values() for index in line[1:]}
-        assert parked == naive.parked, "parked"
-        assert set(reader.waiting) == naive.delayed(self.now_ns), "delayed"
-        assert indexes_of(reader.ready_runs(next_index + 1)) == naive.ready(self.now_ns), "ready"
-        stats = subscription_stats(reader, self.now_ns)
-        assert (stats.ready, stats.in_flight, stats.delayed, stats.parked, stats.held) == (
-            len(naive.ready(self.now_ns)),
-            len(naive.leases),
-            len(naive.delayed(self.now_ns)),
-            len(naive.parked),
-            len(naive.held),
-        )
-
     def _replayed(self, count: int | None = None) -> Machine:
         machine = Machine(journal=self.recorder, rng=Random(1))
         for event, place in self.recorder.events[:count]:
             machine.apply(event, place)
         return machine
-
-    def _compare(self, other: Machine) -> None:
-        """The same to see from outside as the machine that lived through it all."""
-        assert list(other.queues) == list(self.machine.queues)
-        for queue in self._queues():
-            twin = other.queues[queue.name]
-            assert (twin.first, twin.next) == (queue.first, queue.next)
-            assert twin.stragglers == queue.stragglers
-            assert twin.pins == queue.pins
-            ours = queue_stats(queue, self.now_ns)
-            theirs = queue_stats(twin, self.now_ns)
-            # The only thing that no event tells: how often a duplicate was refused.
-            assert theirs == msgspec.structs.replace(ours, duplicates=theirs.duplicates)
-            for reader in queue.subscriptions.values():
-                _compare_readers(reader, twin.subscriptions[reader.name])
-
-
-def _compare_readers(reader: Subscription, twin: Subscription) -> None:
-    stop = reader.queue.next
-    for name in ("leases", "attempts", "waiting", "groups", "epoch", "polled", "start", "config"):
-        assert getattr(reader, name) == getattr(twin, name), name
-    assert reader.ready_runs(stop + 1) == twin.ready_runs(stop + 1)
-    assert list(reader.unsettled_within(0, stop)) == list(twin.unsettled_within(0, stop))
-    assert reader.dead == twin.dead
-    assert reader.counters == twin.counters
 
 
 COMMANDS: dict[str, Callable[[History, int, int, int], None]] = {

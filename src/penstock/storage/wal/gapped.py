@@ -145,7 +145,8 @@ class GappedHistory:
         if same is not None:
             machine.apply(ev.SubscriptionDeleted(at_ns=event.at_ns, subscription_id=same.id))
         config = self._with_known_parents(queue, event.name, event.config)
-        machine.apply(msgspec.structs.replace(event, config=config))
+        backfill = _known(queue, event.backfill)
+        machine.apply(msgspec.structs.replace(event, config=config, backfill=backfill))
         return True
 
     def _subscription_changed(
@@ -160,6 +161,7 @@ class GappedHistory:
             event = msgspec.structs.replace(event, config=config)
         elif isinstance(event, ev.Sought):
             self._lose(queue, max(event.index, event.since))
+            event = msgspec.structs.replace(event, backfill=_known(queue, event.backfill))
         self._machine.apply(event)
         return True
 
@@ -280,6 +282,12 @@ class GappedHistory:
         if there:
             self._machine.apply(msgspec.structs.replace(event, letter_indexes=there))
         return bool(there)
+
+
+def _known(queue: Queue, bounds: list[int]) -> list[int]:
+    """What is not lost of some runs."""
+    runs = [part for run in ev.pairs(bounds) for part in queue.everything.matched.within(*run)]
+    return ev.flat(runs)
 
 
 def _unsettled(subscription: Subscription, runs: Iterable[Run]) -> list[Run]:

@@ -205,8 +205,10 @@ class Tail:
         file.close()
 
     def _sync_segment(self, number: int) -> None:
-        file = self._files.open(file_name(number))
+        name = file_name(number)
+        file = self._files.open(name)
         try:
+            file.write_at(0, [self._files.read(name)])  # once more, as the last one in `resume`
             file.sync()
         finally:
             file.close()
