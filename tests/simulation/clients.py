@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.storage import base
 from penstock.storage.embedded import EmbeddedStore
+from penstock.storage.wal.store import WalStore
 from tests.simulation.checker import Checker
 from tests.simulation.history import Call, History, Violation
 from tests.simulation.reader import Range, Reader, Trail
@@ -363,6 +364,11 @@ class Clients:
     async def tick(self) -> None:
         call = self._ask("tick")
         await self._wait(call, self.store.tick())
+        self.history.answer(call)
+
+    async def checkpoint(self, store: WalStore) -> None:
+        call = self._ask("checkpoint")
+        await self._wait(call, store.checkpoint())
         self.history.answer(call)
 
 

@@ -13,12 +13,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.core.counters import Counters
 from penstock.core.events import Event
 from penstock.core.feed import Feed
 from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
 from penstock.core.runs import Runs
-from penstock.core.subscription import Counters, Subscription
+from penstock.core.subscription import Subscription
 from tests.simulation.history import Violation
 
 # What follows from the rest, what only saves work, and what is not of the machine: neither is part

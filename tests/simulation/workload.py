@@ -14,6 +14,7 @@ from penstock.core.queue import Queue
 from penstock.core.retry import Backoff
 from penstock.core.subscription import Subscription
 from penstock.storage import base
+from penstock.storage.wal.store import WalStore
 from tests.simulation.clients import Clients, Holding
 from tests.simulation.history import Call
 from tests.simulation.sent import FILTERS, Sent
@@ -50,10 +51,12 @@ class Workload:
             (10, self._dead_letters),
             (15, self._stats),
             (50, self._tick),
+            (8, self._checkpoint),
             (12, self._seek),
             (15, self._pause),
             (15, self._alter_after),
             (10, self._alter_limits),
+            (8, self._alter_queue),
             (3, self._purge),
             (15, self._create_subscription),
             (5, self._delete_subscription),
@@ -242,6 +245,10 @@ class Workload:
     def _tick(self) -> Action:
         return self.clients.tick()
 
+    def _checkpoint(self) -> Action | None:
+        store = self.clients.store
+        return self.clients.checkpoint(store) if isinstance(store, WalStore) else None
+
     # Define.
 
     def _queue_config(self) -> QueueConfig:
@@ -314,6 +321,16 @@ class Workload:
             max_deliveries=self.rng.choice([1, 3, None]),
             max_in_flight=self.rng.choice([2, 20]),
         )
+
+    def _alter_queue(self) -> Action | None:
+        queue = self._queue()
+        if queue is None:
+            return None
+        changes = {
+            "max_messages": self.rng.choice([None, 40]),
+            "retention_messages": self.rng.choice([None, 0, 15]),
+        }
+        return self.clients.define(base.AlterQueue(queue=queue.name, changes=changes))
 
     def _purge(self) -> Action | None:
         queue = self._queue()

@@ -15,11 +15,13 @@ from heapq import heapify
 import msgspec
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.counters import Counters
 from penstock.core.feed import Feed
+from penstock.core.lease import Attempts, Lease
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue, Special
 from penstock.core.runs import Runs
-from penstock.core.subscription import Attempts, Counters, Lease, Subscription
+from penstock.core.subscription import Subscription
 
 __all__ = ["MachineSnapshot", "restore", "take_snapshot"]
 

@@ -19,60 +19,22 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
+from penstock.core.counters import Counters
 from penstock.core.feed import Feed
+from penstock.core.lease import Attempts, Lease
 from penstock.core.runs import Run, Runs
 
 if TYPE_CHECKING:
     from penstock.core.queue import Queue
 
-__all__ = ["Attempts", "Lease", "Subscription", "cut"]
+__all__ = ["Subscription", "cut"]
 
 
 # More epochs than a gap in the history can hide: no segment holds as many events.
 _LOST_EPOCHS = 2**32
-
-
-class Lease(NamedTuple):
-    """A delivery in flight. `deliveries` counts it too."""
-
-    epoch: int
-    deadline_ns: int | None
-    deliveries: int
-
-
-class Attempts(NamedTuple):
-    """What is known of a message that was delivered, came back and is not settled.
-
-    `epoch` is that of its last lease if that ran out, so that its late ack still counts; 0 else.
-    """
-
-    deliveries: int
-    epoch: int
-    reason: str
-
-
-class Counters(msgspec.Struct):
-    """How messages went in and out, since the subscription was made."""
-
-    acked: int = 0
-    dead_lettered: int = 0
-    delivered: int = 0
-    discarded: int = 0
-    expired: int = 0
-    leases_expired: int = 0
-    nacked: int = 0
-    purged: int = 0
-    redelivered: int = 0
-    replayed: int = 0
-    skipped: int = 0
-
-    def add(self, way: str, count: int) -> None:
-        setattr(self, way, getattr(self, way) + count)
 
 
 class Subscription:

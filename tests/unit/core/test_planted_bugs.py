@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from penstock.core.feed import Feed
+from penstock.core.lease import Attempts
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
-from penstock.core.subscription import Attempts, Subscription
+from penstock.core.subscription import Subscription
 from tests.unit.core.history import CONFIGS, History
 from tests.unit.core.steps import random_steps
 

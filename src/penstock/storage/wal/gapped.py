@@ -27,11 +27,12 @@ import msgspec
 from penstock.core import events as ev
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.dependencies import check_dependencies
+from penstock.core.lease import Attempts
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.machine import Machine, Place
 from penstock.core.queue import Letter, Queue
 from penstock.core.runs import Run
-from penstock.core.subscription import Attempts, Subscription
+from penstock.core.subscription import Subscription
 from penstock.errors import InvalidDependency
 
 __all__ = ["GappedHistory"]
