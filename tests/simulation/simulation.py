@@ -215,6 +215,9 @@ class Simulation:
             self.history.note(f"*** refused to start: {exc}")
             return
         self._check_recovered()
+        litter = [name for name in self.host.files.names() if name.endswith(".tmp")]
+        if litter:
+            raise Violation("litter", f"these files are left behind for ever: {litter}")
         if is_damaged:
             await self._check_undamaged()
         else:

@@ -155,7 +155,10 @@ def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
     """None when the file is missing, or is another segment's. Raises `NewerFormat`."""
     if log.bytes is None:
         return None
-    data = files.read(log.name)
+    try:
+        data = files.read(log.name)
+    except FileNotFoundError:  # it went meanwhile: somebody has the directory open
+        return None
     damage = None
     try:
         salt = read_header(data, number=log.segment).salt

@@ -29,7 +29,7 @@ from penstock.storage.wal.checkpoint import (
 )
 from penstock.storage.wal.committer import Committer, ThreadCommitter
 from penstock.storage.wal.compaction import SPARSE
-from penstock.storage.wal.files import Files
+from penstock.storage.wal.files import TEMPORARY_SUFFIX, Files
 from penstock.storage.wal.journal import WalJournal
 from penstock.storage.wal.log import DEFAULT_SEGMENT_BYTES, Log, SyncMode
 from penstock.storage.wal.recovery import build_index, recover
@@ -206,11 +206,10 @@ class WalStore(EmbeddedStore):
 
     def _sweep(self) -> None:
         """Remove what the last checkpoint has no use for. What a crash leaves goes next time."""
-        if not self._checkpointed:
-            return
         needed, packs = set(self._segments), set(self._wal.packs.values())
         files = self._files
-        gone = [
+        gone = [name for name in files.names() if name.endswith(TEMPORARY_SUFFIX)]
+        gone += [
             file_name(number)
             for number in segment_numbers(files)
             if number < self._checkpointed and (number not in needed or number in self._wal.packs)
