@@ -8,8 +8,8 @@ import pytest
 
 from penstock.errors import CorruptLog
 from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.offline.verify import verify
 from penstock.storage.wal.segment import file_number
-from penstock.storage.wal.verify import verify
 from tests.faults.damage import copy_of, flip, record_offsets
 from tests.faults.store import History, broker_on, make_history
 

@@ -18,7 +18,7 @@ from penstock.core.subscription import Subscription
 from penstock.errors import PenstockError
 from penstock.storage.memory import MemoryStore
 from penstock.storage.wal.blank import blank_machine
-from penstock.storage.wal.gapped import GappedHistory
+from penstock.storage.wal.offline.gapped import GappedHistory
 from tests.faults.random_history import QUEUES, random_message
 from tests.faults.store import Clock
 

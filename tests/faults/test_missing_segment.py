@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import CorruptLog
 from penstock.storage.wal.files import DiskFiles
-from penstock.storage.wal.verify import verify
+from penstock.storage.wal.offline.verify import verify
 from tests.faults.store import make_history, open_store
 
 

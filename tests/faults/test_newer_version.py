@@ -11,8 +11,8 @@ from crc32c import crc32c
 
 from penstock.errors import NewerFormat
 from penstock.storage.wal.files import DiskFiles
-from penstock.storage.wal.repair import plan_repair
-from penstock.storage.wal.verify import verify
+from penstock.storage.wal.offline.repair import plan_repair
+from penstock.storage.wal.offline.verify import verify
 from tests.faults.store import make_history, open_store
 
 NEWER = struct.pack("<H", 2)

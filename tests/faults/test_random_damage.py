@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from penstock.storage.wal.files import DiskFiles
-from penstock.storage.wal.repair import Repair, plan_repair
-from penstock.storage.wal.verify import verify
+from penstock.storage.wal.offline.repair import Repair, plan_repair
+from penstock.storage.wal.offline.verify import verify
 from tests.faults.drain import Contents, drain
 from tests.faults.random_history import QUEUES, RandomHistory, make_random_history
 from tests.faults.store import broker_on

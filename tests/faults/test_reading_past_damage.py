@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.storage.wal import record
-from penstock.storage.wal.damage import Found, Gap, Walk
+from penstock.storage.wal.offline.damage import Found, Gap, Walk
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     SegmentHeader,

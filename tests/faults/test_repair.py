@@ -11,8 +11,8 @@ import pytest
 
 from penstock.core.settling import Outcome
 from penstock.storage.wal.files import DiskFiles
-from penstock.storage.wal.repair import Repair, plan_repair
-from penstock.storage.wal.verify import verify
+from penstock.storage.wal.offline.repair import Repair, plan_repair
+from penstock.storage.wal.offline.verify import verify
 from tests.faults.damage import flip, record_offsets
 from tests.faults.drain import drain
 from tests.faults.files import FaultyFiles, no_fault, stop_at

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.offline.verify import verify
 from penstock.storage.wal.segment import file_name
-from penstock.storage.wal.verify import verify
 from tests.faults.store import broker_on, open_store
 
 

@@ -11,10 +11,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from penstock.core.runs import Run
-from penstock.storage.wal.damage import Damage
-from penstock.storage.wal.repair import Repair
-from penstock.storage.wal.survey import Condition, FileReport, RecordReport, Survey
-from penstock.storage.wal.verify import Verification
+from penstock.storage.wal.offline.damage import Damage
+from penstock.storage.wal.offline.repair import Repair
+from penstock.storage.wal.offline.survey import Condition, FileReport, RecordReport, Survey
+from penstock.storage.wal.offline.verify import Verification
 
 __all__ = ["print_repair", "print_survey", "print_verification", "record_line"]
 

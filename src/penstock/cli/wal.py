@@ -20,9 +20,9 @@ from penstock.clock import SystemClock
 from penstock.core.message import to_datetime
 from penstock.errors import PenstockError
 from penstock.storage.wal.files import LOCK_NAME, DiskFiles
-from penstock.storage.wal.repair import Repair, plan_repair
-from penstock.storage.wal.survey import RecordReport, Survey, records, survey
-from penstock.storage.wal.verify import Verification, total_bytes, verify
+from penstock.storage.wal.offline.repair import Repair, plan_repair
+from penstock.storage.wal.offline.survey import RecordReport, Survey, records, survey
+from penstock.storage.wal.offline.verify import Verification, total_bytes, verify
 
 __all__ = ["app"]
 

@@ -145,10 +145,15 @@ class Timeline:
         """Append what `dump` gave."""
         self._firsts.frombytes(part.firsts)
         self._created.frombytes(part.created)
-        self._before.frombytes(part.before)
+        before = array("Q", part.before)
+        shift = self.bytes_total - before[0] if before else 0
+        if shift > 0:
+            # It was made by reading one segment, which cannot know what came before.
+            before = array("Q", (size + shift for size in before))
+        self._before.extend(before)
         self._locators.frombytes(part.locators)
         self._lengths.frombytes(part.lengths)
-        self.bytes_total = part.bytes_total
+        self.bytes_total = part.bytes_total + max(shift, 0)
 
 
 class TimelinePart(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.storage.wal import record
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import Log, SyncMode
 from penstock.storage.wal.replay import Replay
@@ -20,6 +21,14 @@ def open_log(
 def payloads(files: Files) -> list[bytes]:
     """What a start would find, in order."""
     return [bytes(payload) for _, _, payload in Replay(files)]
+
+
+def read(files: Files, position: int) -> bytes:
+    """The payload of the record at a position."""
+    name, offset = place(position)
+    found = record.decode(memoryview(files.read(name)), offset)
+    assert isinstance(found, record.Record)
+    return bytes(found.payload)
 
 
 def commit(log: Log, *records: bytes) -> list[int]:

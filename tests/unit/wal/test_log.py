@@ -5,14 +5,21 @@ import random
 
 import pytest
 
-from penstock.errors import CorruptLog, DiskFull, StorageClosed, StorageFailed
-from penstock.storage.wal import record
+from penstock.errors import DiskFull, StorageClosed, StorageFailed
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
 from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import file_name, segment_numbers, segment_of
 from tests.simulation.files import Operation, SimulatedFiles, fail_with
-from tests.unit.wal.logs import KIND, SEGMENT_BYTES, commit, damage, open_log, payloads, place
+from tests.unit.wal.logs import (
+    KIND,
+    SEGMENT_BYTES,
+    commit,
+    open_log,
+    payloads,
+    place,
+    read,
+)
 
 
 def test_what_was_committed_is_replayed_in_order(files: Files) -> None:
@@ -33,8 +40,7 @@ def test_a_payload_may_come_in_parts(files: Files) -> None:
     log = open_log(files)
     position = log.append(9, b"one", b"two", bytes(memoryview(b"three")))
     log.commit()
-    found = log.read(position)
-    assert (found.kind, bytes(found.payload)) == (9, b"onetwothree")
+    assert read(files, position) == b"onetwothree"
     log.close()
 
 
@@ -72,7 +78,7 @@ def test_records_go_on_in_further_segments(files: Files) -> None:
     assert positions == sorted(positions)
     assert len(segment_numbers(files)) > 20
     assert all(files.size(file_name(n)) <= SEGMENT_BYTES for n in segment_numbers(files))
-    assert [bytes(log.read(position).payload) for position in positions] == expected
+    assert [read(files, position) for position in positions] == expected
     log.close()
     assert payloads(files) == expected
 
@@ -83,8 +89,8 @@ def test_a_record_larger_than_a_segment_gets_one_of_its_own(files: Files) -> Non
     positions = commit(log, b"before", large, b"after")
     assert len({segment_of(position) for position in positions}) == 3
     positions += commit(log, large)
-    assert bytes(log.read(positions[1]).payload) == large
-    assert bytes(log.read(positions[3], size_hint=1).payload) == large
+    assert read(files, positions[1]) == large
+    assert read(files, positions[3]) == large
     log.close()
     assert payloads(files) == [b"before", large, b"after", large]
 
@@ -156,56 +162,6 @@ def test_the_size_of_segments_may_change_between_starts(files: Files) -> None:
             commit(log, expected[-1])
         log.close()
     assert payloads(files) == expected
-
-
-# -- reading ---------------------------------------------------------------------------------------
-
-
-def test_a_record_is_read_without_waiting_or_not_at_all(files: Files) -> None:
-    log = open_log(files)
-    (position,) = commit(log, b"x" * 500)
-    size = record.HEADER_BYTES + 500
-    found = [log.read_nowait(position, size) for _ in range(50)]
-    assert {bytes(f.payload) for f in found if f is not None} <= {b"x" * 500}
-    assert log.read_nowait(position, size - 1) is None  # it has more bytes than that
-    log.close()
-
-
-def test_a_damaged_record_is_reported_with_file_and_offset_when_it_is_read(files: Files) -> None:
-    log = open_log(files)
-    position, other = commit(log, b"x" * 500, b"fine")
-    name, offset = place(position)
-    for at in (offset, offset + 3, offset + 5, offset + 8, offset + 200):
-        damage(files, name, at)
-        with pytest.raises(CorruptLog) as caught:
-            log.read(position)
-        assert (caught.value.file, caught.value.offset) == (name, offset)
-        damage(files, name, at)
-    assert bytes(log.read(position).payload) == b"x" * 500
-    assert bytes(log.read(other).payload) == b"fine"
-    log.close()
-
-
-def test_a_record_of_a_segment_that_is_gone_is_reported(files: Files) -> None:
-    log = open_log(files)
-    (position,) = commit(log, b"x")
-    log.roll()
-    commit(log, b"y")
-    files.remove(place(position)[0])
-    with pytest.raises(CorruptLog) as caught:
-        log.read(position)
-    assert caught.value.file == place(position)[0]
-    log.close()
-
-
-def test_a_record_is_not_read_before_it_is_written(files: Files) -> None:
-    log = open_log(files)
-    position = log.append(KIND, b"x")
-    with pytest.raises(ValueError, match="not written yet"):
-        log.read(position)
-    log.commit()
-    assert bytes(log.read(position).payload) == b"x"
-    log.close()
 
 
 # -- the three modes -------------------------------------------------------------------------------
@@ -336,7 +292,7 @@ def test_a_full_disk_refuses_the_spare_and_recovers_when_space_is_freed(
     assert 0 < room < SEGMENT_BYTES
     assert log.failure is None
     # And what is stored can be read, and small records still go in
-    assert bytes(log.read(position).payload) == b"x"
+    assert read(simulated, position) == b"x"
     commit(log, b"ack")
     # When a segment is dropped there is room again
     log.remove([old])
@@ -378,7 +334,7 @@ def test_a_log_opens_on_a_full_disk(simulated: SimulatedFiles) -> None:
     simulated.capacity_bytes = simulated.used_bytes
     # When it is opened, then it can be read, and says that it has no room
     log = open_log(simulated)
-    assert bytes(log.read(position).payload) == b"x"
+    assert read(simulated, position) == b"x"
     assert log.room == 0
     with pytest.raises(DiskFull):
         log.reserve()
@@ -425,7 +381,7 @@ def test_a_failed_write_or_sync_is_final(simulated: SimulatedFiles, kind: str, e
     log.close()
     assert simulated.operations == operations
     # But what was stored can be read
-    assert bytes(log.read(position).payload) == b"safe"
+    assert read(simulated, position) == b"safe"
     assert payloads(simulated.crash())[0] == b"safe"
 
 

@@ -10,7 +10,7 @@ from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import SyncMode
 from penstock.storage.wal.record import HEADER_BYTES as RECORD_HEADER_BYTES
 from penstock.storage.wal.record import MARK_BYTES, encode, encode_mark
-from penstock.storage.wal.replay import Condition, Replay, inspect
+from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import HEADER_BYTES, file_name, offset_of, segment_numbers
 from tests.simulation.files import SimulatedCrash, SimulatedFiles, crash_at
 from tests.unit.wal.logs import KIND, commit, damage, open_log, payloads, place
@@ -26,10 +26,6 @@ def three_groups(files: Files, *, close: bool = False) -> list[int]:
     if close:
         log.close()
     return positions
-
-
-def conditions(files: Files) -> list[Condition]:
-    return [report.condition for report in inspect(files)]
 
 
 def write_at(files: Files, name: str, offset: int, data: bytes) -> None:
@@ -51,10 +47,8 @@ def test_a_record_cut_in_the_last_group_is_a_torn_tail(files: Files) -> None:
     assert [bytes(payload) for _, _, payload in replay] == ALL[:-1]
     assert replay.torn_bytes > 0
     assert replay.end == positions[-1]
-    assert conditions(files) == [Condition.TORN]
     # And once it is opened, the tail is gone and the log goes on there
     log = open_log(files)
-    assert conditions(files) == [Condition.GOOD]
     commit(log, b"new")
     log.close()
     assert payloads(files) == [*ALL[:-1], b"new"]
@@ -134,7 +128,6 @@ def test_a_crash_while_the_tail_is_cut_off_is_harmless() -> None:
             after = files.crash()
             assert payloads(after)[:10] in (expected, payloads(after))
             open_log(after)
-            assert conditions(after)[-1] is Condition.GOOD
         else:
             break
     assert number > 5
@@ -153,7 +146,6 @@ def test_damage_in_a_group_that_was_synced_is_corruption(files: Files) -> None:
                 payloads(files)
             assert (caught.value.file, caught.value.offset) == (name, offset)
             assert "repair" in str(caught.value)
-            assert conditions(files) == [Condition.CORRUPT]
             damage(files, name, at, bit=3)
     assert payloads(files) == ALL
 
@@ -207,7 +199,6 @@ def test_a_damaged_header_is_corruption_even_of_the_last_segment(files: Files) -
         with pytest.raises(CorruptLog) as caught:
             open_log(files)
         assert (caught.value.file, caught.value.offset) == (file_name(number), 0)
-        assert conditions(files) == [Condition.CORRUPT]
         damage(files, file_name(number), at)
 
 
@@ -226,7 +217,6 @@ def test_an_earlier_segment_that_lost_its_end_is_corruption(files: Files) -> Non
     with pytest.raises(CorruptLog) as caught:
         payloads(files)
     assert (caught.value.file, caught.value.offset) == (name, offset)
-    assert conditions(files) == [Condition.CORRUPT, Condition.GOOD]
 
 
 def test_a_missing_segment_is_corruption_that_names_the_file(files: Files) -> None:
@@ -241,7 +231,6 @@ def test_a_missing_segment_is_corruption_that_names_the_file(files: Files) -> No
     with pytest.raises(CorruptLog, match=f"{file_name(second)} is missing") as caught:
         payloads(files)
     assert caught.value.file == file_name(second)
-    assert conditions(files)[:3] == [Condition.GOOD, Condition.MISSING, Condition.GOOD]
     files.remove(file_name(first))
     with pytest.raises(CorruptLog, match=f"{file_name(first)} is missing"):
         payloads(files)
@@ -288,7 +277,6 @@ def test_a_newer_version_is_refused_and_left_alone(files: Files) -> None:
     with pytest.raises(NewerFormat, match=r"version 2.*up to version 1"):
         open_log(files)
     assert files.read(file_name(number)) == before
-    assert conditions(files) == [Condition.NEWER]
 
 
 def test_a_message_that_looks_like_a_mark_proves_nothing(files: Files) -> None:
@@ -302,39 +290,3 @@ def test_a_message_that_looks_like_a_mark_proves_nothing(files: Files) -> None:
     assert payloads(files) == [b"safe"]
     log = open_log(files)
     log.close()
-
-
-# -- inspection ------------------------------------------------------------------------------------
-
-
-def test_an_inspection_counts_what_every_segment_holds(files: Files) -> None:
-    log = open_log(files)
-    log.append(2, b"x")
-    log.append(3, b"y")
-    log.append(3, b"z")
-    log.commit()
-    log.roll()
-    commit(log, b"last")
-    log.close()
-    first, second = inspect(files)
-    assert first.records == {1: 1, 2: 1, 3: 2}
-    assert first.offset == first.bytes
-    assert second.records == {KIND: 1, 1: 1}
-    assert second.header is not None
-    assert second.header.synced == 1 << 32 | first.bytes
-    assert [first.problem, second.problem] == [None, None]
-
-
-def test_an_inspection_of_nothing_reports_nothing(files: Files) -> None:
-    assert list(inspect(files)) == []
-
-
-def test_an_inspection_changes_nothing(simulated: SimulatedFiles) -> None:
-    positions = three_groups(simulated)
-    damage(simulated, *place(positions[-1]))
-    operations = simulated.operations
-    (report,) = inspect(simulated)
-    assert (report.condition, report.offset) == (Condition.TORN, offset_of(positions[-1]))
-    assert report.problem is not None
-    assert "never synced" in report.problem
-    assert simulated.operations == operations

@@ -2,10 +2,8 @@
 
 From the disk upwards: ``files`` (the file system), ``record`` and ``segment`` (the bytes),
 ``replay`` (reading it all), ``tail`` (its end on disk), ``log`` (appending and committing),
-``committer`` (the writer thread).
+``committer`` (the writer thread), ``codec`` (events as records), ``journal`` (the machine's view of
+the log), ``checkpoint``, ``recovery`` and ``compaction``, and ``store``, which puts them together.
 
-To look at a directory and to mend it: ``damage`` (reading past it), ``layout`` (which files count),
-``survey`` and ``verify``, and for ``repair``: ``salvage`` and ``gapped``.
+``offline`` has what looks at a directory and mends it while no store is open.
 """
-
-from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A machine to be brought to the state that a directory holds, for those who only look."""
+"""A machine that is to be brought to the state a directory holds: it applies, and never emits."""
 
 from __future__ import annotations
 

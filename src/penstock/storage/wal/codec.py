@@ -27,6 +27,7 @@ import msgspec
 
 from penstock.core import events as ev
 from penstock.core.message import PLAIN, Envelope
+from penstock.errors import NewerFormat
 
 __all__ = ["PUBLISHED", "decode", "decode_published", "encode", "kind_name"]
 
@@ -75,9 +76,14 @@ def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
 
 
 def decode(kind: int, payload: memoryview) -> ev.Event:
-    """The event, without bodies. Raises `msgspec.ValidationError` for what is no event."""
+    """The event, without bodies. Raises `NewerFormat` for a kind that is not known here."""
     if kind == PUBLISHED:
         return decode_published(payload, with_bodies=False)
+    if kind not in _NAMES:
+        raise NewerFormat(
+            f"the log holds a record of kind {kind}, which this Penstock does not know: "
+            "upgrade Penstock"
+        )
     return _decoder.decode(payload)
 
 

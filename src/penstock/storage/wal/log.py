@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from threading import Lock
 
-from penstock.errors import CorruptLog, DiskFull, StorageClosed, StorageError, StorageFailed
+from penstock.errors import DiskFull, StorageClosed, StorageError, StorageFailed
 from penstock.storage.wal import record
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.record import MARK_BYTES, Ending, Record, frame
+from penstock.storage.wal.record import MARK_BYTES, frame
 from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
@@ -313,46 +313,6 @@ class Log:
         """What made the log refuse everything but reading, if it does."""
         return self._failure
 
-    def read(self, position: int, size_hint: int = 4096) -> Record:
-        """BLOCKING. The record at a position below ``written``.
-
-        ``size_hint`` is how many bytes it is thought to have, header included: if they are enough
-        it takes one read. Raises ``CorruptLog`` when there is no good record.
-        """
-        self._check_written(position)
-        name, offset = file_name(segment_of(position)), offset_of(position)
-        size = max(size_hint, record.HEADER_BYTES)
-        try:
-            data = self._files.read_at(name, offset, size)
-            whole = record.size_at(data)
-            if whole > len(data) == size and offset + whole <= self._files.size(name):
-                data = self._files.read_at(name, offset, whole)
-        except OSError as exc:
-            raise _unreadable(position) from exc
-        return _decode(data, position)
-
-    def read_nowait(self, position: int, size: int) -> Record | None:
-        """Like ``read``, but None when it would have to wait for the disk.
-
-        ``size`` is the size of the whole record, header included; if it is too small the answer is
-        None as well.
-        """
-        self._check_written(position)
-        name, offset = file_name(segment_of(position)), offset_of(position)
-        try:
-            data = self._files.read_at_nowait(name, offset, size)
-        except OSError as exc:
-            raise _unreadable(position) from exc
-        if data is None or record.size_at(data) > size:
-            return None
-        return _decode(data, position)
-
-    def _check_written(self, position: int) -> None:
-        if position >= self._tail.written:
-            raise ValueError(
-                f"position {position:#x} is not written yet: keep the record till then"
-            )
-
     def _check(self) -> None:
         if self._failure is not None:
             raise _failed(self._failure) from self._failure
@@ -373,23 +333,6 @@ class Log:
             self._failure = exc
             self._runs, self._buffers = [], []
         return _failed(exc)
-
-
-def _decode(data: bytes | bytearray, position: int) -> Record:
-    found = record.decode(memoryview(data))
-    if isinstance(found, Ending):
-        raise _unreadable(position)
-    return found
-
-
-def _unreadable(position: int) -> CorruptLog:
-    name, offset = file_name(segment_of(position)), offset_of(position)
-    return CorruptLog(
-        f"the record at offset {offset} of segment {name} cannot be read: restore the file from a "
-        "backup, or run `penstock wal repair` to keep what is readable",
-        file=name,
-        offset=offset,
-    )
 
 
 def _disk_full(segment_bytes: int) -> DiskFull:

@@ -1,4 +1,4 @@
-"""Reading the log from front to back, without changing it: at start, and to inspect it.
+"""Reading the log from front to back, without changing it.
 
 Where the records stop there are two cases, and they must not be confused. A power loss may tear the
 last writes, which nobody had been told were safe: that *torn tail* is to be cut off. Anything that
@@ -9,13 +9,9 @@ so one of them beyond the damage that vouches for it proves corruption.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Iterable, Iterator
 
-from penstock.errors import CorruptLog, NewerFormat
+from penstock.errors import CorruptLog
 from penstock.storage.wal import record
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.segment import (
@@ -29,7 +25,7 @@ from penstock.storage.wal.segment import (
     segment_of,
 )
 
-__all__ = ["FIRST_SEGMENT", "Condition", "Replay", "SegmentReport", "inspect"]
+__all__ = ["FIRST_SEGMENT", "Replay"]
 
 FIRST_SEGMENT = 1
 
@@ -119,114 +115,9 @@ class Replay:
             raise _missing(min(missing))
 
 
-class Condition(Enum):
-    """What a segment is found to be."""
-
-    GOOD = "good"
-    TORN = "torn"  # ends in writes that were never promised: the next start cuts them off
-    CORRUPT = "corrupt"
-    MISSING = "missing"
-    NEWER = "newer"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SegmentReport:
-    """What one segment holds. ``offset`` is where its good records end."""
-
-    number: int
-    file: str
-    bytes: int
-    condition: Condition
-    offset: int
-    header: SegmentHeader | None
-    records: Mapping[int, int]  # by kind
-    problem: str | None
-
-
-def inspect(files: Files, *, synced: int = 0) -> Iterator[SegmentReport]:
-    """Look at every segment there is, in order, and at the gaps; report instead of raising.
-
-    Reads only; safe on a directory that another process owns, though the end may then seem torn.
-    """
-    numbers = segment_numbers(files)
-    previous: int | None = None
-    for index, number in enumerate(numbers):
-        for missing in range(previous + 1 if previous is not None else number, number):
-            yield _report(missing, Condition.MISSING, problem=str(_missing(missing)))
-        yield _inspect_segment(files, number, numbers[index + 1 :], synced)
-        previous = number
-
-
-def _inspect_segment(files: Files, number: int, later: list[int], synced: int) -> SegmentReport:
-    size = files.size(file_name(number))
-    try:
-        header, data = _load(files, number)
-    except NewerFormat as exc:
-        return _report(number, Condition.NEWER, size=size, problem=str(exc))
-    except CorruptLog as exc:
-        return _report(number, Condition.CORRUPT, size=size, problem=str(exc))
-    scan = record.Scan(memoryview(data), HEADER_BYTES)
-    records = Counter(kind for _, kind, _ in scan)
-    end = position_of(number, scan.offset)
-    whole = scan.ending is record.Ending.END and (
-        scan.offset == len(data) if later else _is_zeros(data, scan.offset)
-    )
-    if whole:
-        # Later marks vouch for later segments; only the next header speaks of this one's end.
-        follows = _readable(files, [n for n in later[:1] if n == number + 1])
-        promised = max((header.synced for header, _ in follows), default=0)
-        if segment_of(synced) == number:
-            promised = max(promised, synced)
-    else:
-        promised = max(synced, _synced_after(data, scan.offset, header, _readable(files, later)))
-    condition, problem = Condition.GOOD, None
-    if promised > end:
-        condition, problem = Condition.CORRUPT, str(_corrupt(number, scan.offset))
-    elif not whole:
-        condition = Condition.TORN
-        problem = f"{len(data) - scan.offset} bytes after offset {scan.offset} were never synced"
-    return _report(
-        number,
-        condition,
-        size=size,
-        offset=scan.offset,
-        header=header,
-        records=records,
-        problem=problem,
-    )
-
-
-def _report(
-    number: int,
-    condition: Condition,
-    *,
-    size: int = 0,
-    offset: int = 0,
-    header: SegmentHeader | None = None,
-    records: Mapping[int, int] | None = None,
-    problem: str | None = None,
-) -> SegmentReport:
-    return SegmentReport(
-        number=number,
-        file=file_name(number),
-        bytes=size,
-        condition=condition,
-        offset=offset,
-        header=header,
-        records=records or {},
-        problem=problem,
-    )
-
-
 def _load(files: Files, number: int) -> tuple[SegmentHeader, bytes]:
     data = files.read(file_name(number))
     return read_header(data, number=number), data
-
-
-def _readable(files: Files, numbers: list[int]) -> Iterator[tuple[SegmentHeader, bytes]]:
-    for number in numbers:
-        with suppress(CorruptLog, NewerFormat):  # reported when it is that segment's turn
-            yield _load(files, number)
 
 
 def _synced_after(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import sys
@@ -12,12 +13,12 @@ from typing import TypeVar
 import msgspec
 
 from penstock.clock import Clock, SystemClock
-from penstock.core.events import Event
-from penstock.core.machine import Machine, Place
+from penstock.core.machine import Machine
 from penstock.core.snapshot import take_snapshot
 from penstock.errors import PenstockError, StorageError
 from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.wal import compaction
+from penstock.storage.wal.blank import blank_machine
 from penstock.storage.wal.checkpoint import (
     Checkpoint,
     checkpoint_name,
@@ -50,13 +51,6 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class _NoJournal:
-    """Stands in while a machine is brought to its state: recovery applies and never emits."""
-
-    def append(self, event: Event) -> Place:
-        raise AssertionError(f"recovery emitted {event}")
-
-
 class WalStore(EmbeddedStore):
     """A data directory. Use `WalStore.open`; one process at a time owns a directory."""
 
@@ -79,7 +73,7 @@ class WalStore(EmbeddedStore):
         self._random_bytes = random_bytes
         self._segments: list[int] = []  # older than the last checkpoint, and needed
         self._checkpointed = 0  # the segment that the last checkpoint stands before
-        self._is_checkpointing = False
+        self._checkpointing = asyncio.Lock()
         self.replayed_events = 0
 
     @classmethod
@@ -101,7 +95,7 @@ class WalStore(EmbeddedStore):
         """
         if sys.byteorder != "little":
             raise StorageError("the files of the log are little-endian, and this machine is not")
-        machine = Machine(journal=_NoJournal(), rng=rng or Random())
+        machine = blank_machine(rng or Random())
         files.lock()
         try:
             found = recover(files, machine)
@@ -145,14 +139,10 @@ class WalStore(EmbeddedStore):
 
         Segments that nobody needs any more are removed, and sparse ones packed.
         """
-        if self._is_checkpointing:
-            return
-        self._is_checkpointing = True
-        try:
-            await self._checkpoint()
-            await self._compact()
-        finally:
-            self._is_checkpointing = False
+        if not self._checkpointing.locked():
+            async with self._checkpointing:
+                await self._checkpoint()
+                await self._compact()
 
     async def _on_disk(self, function: Callable[[], T]) -> T:
         """Run it where commits run. Raises `DiskFull` or `StorageFailed`."""
@@ -262,7 +252,8 @@ class WalStore(EmbeddedStore):
     async def _finish(self) -> None:
         try:
             if self._log.failure is None:
-                await self._checkpoint()  # a pack would serve only once the next one knows it
+                async with self._checkpointing:  # one that is under way must not meet this one
+                    await self._checkpoint()  # a pack would serve only once the next one knows it
         except PenstockError as exc:
             # The log has everything; a checkpoint would only have made the next start shorter.
             logger.warning("no checkpoint at close: %s", exc)

@@ -3,7 +3,7 @@
 The newest checkpoint that can be read is where it begins, or nothing at all. The segments before it
 hold messages: every message of a queue is in them, so an index that is in none of them is lost. The
 segments behind it hold events. As long as none is missing they are applied as at a start; from the
-first gap on the rules of `penstock.storage.wal.gapped` hold.
+first gap on the rules of `penstock.storage.wal.offline.gapped` hold.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from penstock.core.snapshot import restore
 from penstock.core.timeline import Batch
 from penstock.storage.wal import codec
 from penstock.storage.wal.blank import blank_machine
-from penstock.storage.wal.damage import CUT, DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.gapped import GappedHistory
-from penstock.storage.wal.layout import (
+from penstock.storage.wal.offline.damage import CUT, DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
+from penstock.storage.wal.offline.gapped import GappedHistory
+from penstock.storage.wal.offline.layout import (
     Layout,
     Loaded,
     LogFile,

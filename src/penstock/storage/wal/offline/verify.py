@@ -15,9 +15,9 @@ from penstock.errors import CorruptLog
 from penstock.storage.wal import codec
 from penstock.storage.wal.blank import blank_machine
 from penstock.storage.wal.compaction import Live, live_batches
-from penstock.storage.wal.damage import DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.layout import (
+from penstock.storage.wal.offline.damage import DAMAGED, MISSING, UNKNOWN, Damage, Found, Gap
+from penstock.storage.wal.offline.layout import (
     LogFile,
     Progress,
     index_damage,

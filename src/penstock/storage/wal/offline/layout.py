@@ -16,8 +16,8 @@ from penstock.storage.wal.checkpoint import (
     numbers_of,
 )
 from penstock.storage.wal.compaction import pack_names
-from penstock.storage.wal.damage import Damage, Found, Gap, Walk
 from penstock.storage.wal.files import Files
+from penstock.storage.wal.offline.damage import Damage, Found, Gap, Walk
 from penstock.storage.wal.record import find_marks
 from penstock.storage.wal.replay import FIRST_SEGMENT
 from penstock.storage.wal.segment import (

@@ -1,7 +1,6 @@
 """Making a damaged directory one that can be opened, with all that can be read of it.
 
-What is kept, and what becomes of the rest, is decided in `penstock.storage.wal.salvage`. Here it is
-written down:
+What is kept, and what becomes of the rest, is decided in `salvage`. Here it is written down:
 
 * a segment without damage stays as it is;
 * of a damaged or missing one a pack is made, which holds its messages that can be read, and a
@@ -42,10 +41,10 @@ from penstock.storage.wal.checkpoint import (
     save,
 )
 from penstock.storage.wal.compaction import Live, Moved, pack_name
-from penstock.storage.wal.damage import Damage
 from penstock.storage.wal.files import TEMPORARY_SUFFIX, DiskFiles
-from penstock.storage.wal.layout import Progress, index_damage
-from penstock.storage.wal.salvage import Salvage, salvage
+from penstock.storage.wal.offline.damage import Damage
+from penstock.storage.wal.offline.layout import Progress, index_damage
+from penstock.storage.wal.offline.salvage import Salvage, salvage
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     SALT_BYTES,

@@ -16,9 +16,9 @@ from penstock.errors import CorruptLog, NewerFormat
 from penstock.storage.wal import codec
 from penstock.storage.wal.blank import blank_machine
 from penstock.storage.wal.checkpoint import checkpoint_name, index_name
-from penstock.storage.wal.damage import DAMAGED, MISSING, Damage, Gap
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.layout import Layout, LogFile, index_damage, load, read_layout
+from penstock.storage.wal.offline.damage import DAMAGED, MISSING, Damage, Gap
+from penstock.storage.wal.offline.layout import Layout, LogFile, index_damage, load, read_layout
 from penstock.storage.wal.recovery import recover
 
 __all__ = ["Condition", "FileReport", "QueueReport", "RecordReport", "Survey", "records", "survey"]
