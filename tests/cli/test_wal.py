@@ -58,7 +58,7 @@ def test_inspect_shows_every_file_and_every_queue(path: Path) -> None:
     assert result.exit_code == 0
     for name in contents(path).keys() - {"LOCK"}:
         assert name in result.output
-    for word in ("Published", "Acked", "checkpoint", "index", "pack", "spare"):
+    for word in ("Published", "Acked", "checkpoint", "index", "pack"):
         assert word in result.output
     assert "orders-dlq" in result.output
 

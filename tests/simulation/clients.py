@@ -320,7 +320,7 @@ class Clients:
     # Define.
 
     async def define(self, change: base.Change) -> Call:
-        words = [str(value) for value in vars_of(change)]
+        words = [str(value) for value in _values_of(change)]
         call = self._ask(f"{type(change).__name__} {' '.join(words)}")
         self._expect(call, change)
         await self._wait(call, self.store.define(change))
@@ -372,7 +372,7 @@ class Clients:
         self.history.answer(call)
 
 
-def vars_of(change: base.Change) -> list[Any]:
+def _values_of(change: base.Change) -> list[Any]:
     return [getattr(change, name) for name in change.__struct_fields__]
 
 

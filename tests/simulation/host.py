@@ -60,12 +60,15 @@ class Host:
             )
         )
         self._calls[opening] = None
-        while not opening.done():
+        for _ in range(_MAX_TURNS):
             await asyncio.sleep(0)
             if self._committer is not None and self._committer.has_work:
                 self._committer.step()
-        del self._calls[opening]
-        return opening.result()
+            self.executor.work()
+            if opening.done():
+                del self._calls[opening]
+                return opening.result()
+        raise Violation("answer", "the store was never opened")
 
     def _make_committer(self, log: Log) -> InlineCommitter:
         self.log = log

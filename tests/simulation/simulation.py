@@ -153,6 +153,8 @@ class Simulation:
                     raise
                 self.history.note(f"*** refused to start: {exc}")
             await self._stop()
+        else:
+            raise Violation("start", f"it did not start in {_MAX_STARTS} attempts")
         self.host.files.fault = None
         self.history.note("*** started")
         self.checker.forget_unmade(self.store.machine)

@@ -323,14 +323,10 @@ def test_a_disk_without_space_for_the_first_segment_is_reported(
 
 
 def test_a_log_opens_on_a_full_disk(simulated: SimulatedFiles) -> None:
-    # Given a log whose segment was cut to its length, on a disk that has filled up since
+    # Given a log that was closed, on a disk that has filled up since
     log = open_log(simulated)
     (position,) = commit(log, b"x")
     log.close()
-    file = simulated.open(place(position)[0])
-    file.truncate(200)
-    file.sync()
-    simulated.remove("spare.log")
     simulated.capacity_bytes = simulated.used_bytes
     # When it is opened, then it can be read, and says that it has no room
     log = open_log(simulated)
@@ -344,6 +340,15 @@ def test_a_log_opens_on_a_full_disk(simulated: SimulatedFiles) -> None:
     commit(log, b"y")
     log.close()
     assert payloads(simulated) == [b"x", b"y"]
+
+
+def test_a_closed_log_gives_back_the_space_that_it_does_not_use(simulated: SimulatedFiles) -> None:
+    log = open_log(simulated)
+    commit(log, b"x")
+    log.close()
+    assert simulated.names() == [file_name(1)]
+    assert simulated.size(file_name(1)) < 200
+    assert payloads(simulated) == [b"x"]
 
 
 def test_without_room_a_commit_still_tries_to_get_the_space(simulated: SimulatedFiles) -> None:

@@ -177,14 +177,22 @@ class Tail:
         return spare
 
     def finish(self) -> None:
-        """Sync, and end the log in a mark, so that damage to any record will show."""
-        if self.sync_mode is SyncMode.NEVER:
-            return
-        self.sync()
-        offset = offset_of(self.written)
-        has_records = offset > HEADER_BYTES and not self._ends_in_mark
-        if has_records and offset + MARK_BYTES <= self.capacity:
-            self._active.write_at(offset, [encode_mark(self._salt, self.synced)], sync=True)
+        """Sync, and end the log in a mark, so that damage to any record will show.
+
+        Space that was allocated ahead goes back to the disk.
+        """
+        end = offset_of(self.written)
+        if self.sync_mode is not SyncMode.NEVER:
+            self.sync()
+            has_records = end > HEADER_BYTES and not self._ends_in_mark
+            if has_records and end + MARK_BYTES <= self.capacity:
+                self._active.write_at(end, [encode_mark(self._salt, self.synced)], sync=True)
+                end += MARK_BYTES
+        self._active.truncate(end)
+        if self._spare is not None:
+            self._spare.close()
+            self._spare = None
+            self._files.remove(_SPARE)
 
     def close(self) -> None:
         """Let go of the files."""
