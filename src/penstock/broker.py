@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
-from penstock.core.message import Delivery, Message, NewMessage
+from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import PublishResult, prepare
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
@@ -49,6 +49,11 @@ class Broker:
     def durability(self) -> base.Durability:
         """What an answered write survives: ``memory``, ``fsync`` or ``replicated``."""
         return self._store.durability
+
+    @property
+    def problem(self) -> str | None:
+        """Why writes are refused, if they are. What was stored before can still be read."""
+        return self._store.problem
 
     # Queues.
 
@@ -215,6 +220,17 @@ class Broker:
         if limit < 1:
             raise InvalidArgument(f"limit is {limit}: use 1 or more")
         return await self._store.read(queue, start, limit)
+
+    async def view(
+        self,
+        queue: str,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        settled: bool | None = None,
+        limit: int = 100,
+    ) -> list[ViewedMessage]:
+        """The oldest messages and how they stand with a subscription; settled, unsettled or all."""
+        return await self._store.view(queue, subscription, settled, limit)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         """Messages by id; None for those that the queue does not hold."""

@@ -199,3 +199,25 @@ async def test_a_damaged_version_of_an_index_does_not_pass_for_a_newer_format() 
     await story.start()
     messages = await story.call(story.store.read("plums", 0, 10))
     assert [message.body for message in messages] == [b"one"]
+
+
+@pytest.mark.parametrize("turns", range(1, 12))
+async def test_a_store_can_be_closed_while_a_checkpoint_is_made(turns: int) -> None:
+    # Given a checkpoint that is under way
+    story = Story()
+    await story.start()
+    await story.create(retention_messages=3)
+    bodies = [b"%02d" % number + b"." * 400 for number in range(20)]
+    for body in bodies:
+        await story.publish(body)
+    story.host.begin(story.store.checkpoint())
+    for _ in range(turns):
+        await asyncio.sleep(0)
+        story.host.commit()
+
+    # When the store is closed, then both end well, and everything is there at the next start
+    await story.call(story.store.close())
+    await story.host.stop(power=True)
+    await story.start()
+    messages = await story.call(story.store.read("plums", 0, 100))
+    assert [message.body for message in messages] == bodies

@@ -6,6 +6,7 @@ import typer
 
 import penstock
 from penstock.cli import wal
+from penstock.cli.serve import serve
 
 __all__ = ["app", "main"]
 
@@ -17,6 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(serve)
 app.add_typer(wal.app)
 
 

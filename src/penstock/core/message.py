@@ -11,7 +11,6 @@ from penstock.core.limits import (
     MAX_BODY_BYTES,
     MAX_ENVELOPE_BYTES,
     MAX_PRIORITY,
-    NANOSECONDS,
 )
 from penstock.core.receipt import receipt_text
 from penstock.errors import InvalidArgument, MessageTooLarge
@@ -23,6 +22,7 @@ __all__ = [
     "Message",
     "NewMessage",
     "PublishedMessage",
+    "ViewedMessage",
     "message_id",
     "parse_message_id",
     "to_datetime",
@@ -213,6 +213,11 @@ class PublishedMessage(msgspec.Struct, frozen=True):
     id: str
     duplicate: bool = False
 
+    @property
+    def created_at_ns(self) -> int:
+        """To the millisecond, which is what the id carries."""
+        return int(self.id[:8] + self.id[9:13], 16) * _MILLISECONDS
+
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     """Why a message is in a dead-letter queue. `index` is its index in the queue it came from."""
@@ -310,5 +315,10 @@ class Delivery(Message, frozen=True, kw_only=True, gc=False):
         return None if self.deadline_ns is None else to_datetime(self.deadline_ns)
 
 
-def seconds_to_ns(seconds: float) -> int:
-    return round(seconds * NANOSECONDS)
+class ViewedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message, and how it stands with one subscription."""
+
+    message: Message
+    is_settled: bool
+    deliveries: int
+    leased_until_ns: int | None

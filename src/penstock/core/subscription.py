@@ -193,6 +193,11 @@ class Subscription:
         for matched in self.feed.matched.within(start, stop):
             yield from self.settled.outside(*matched)
 
+    def settled_within(self, start: int, stop: int) -> Iterator[Run]:
+        """Without what the filter keeps out."""
+        for matched in self.feed.matched.within(start, stop):
+            yield from self.settled.within(*matched)
+
     def passed(self, start: int, stop: int, *, dead_too: bool) -> Iterator[Run]:
         """Parts of ``[start, stop)`` that those who wait for this subscription may have."""
         blocked = Runs(self.unsettled_within(start, stop))

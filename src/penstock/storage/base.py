@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
-from penstock.core.message import Delivery, Message
+from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
@@ -145,6 +145,11 @@ class Store(Protocol):
         """What an answered write survives: nothing, power loss, or the loss of a machine."""
         ...
 
+    @property
+    def problem(self) -> str | None:
+        """Why writes are refused, if they are."""
+        ...
+
     async def define(self, change: Change) -> None:
         """Create, alter or delete a queue or subscription, purge, seek. All or nothing."""
         ...
@@ -185,6 +190,15 @@ class Store(Protocol):
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
         """Messages by index, without touching anybody's progress. Skips what is gone."""
+        ...
+
+    async def view(
+        self, queue: str, subscription: str, settled: bool | None, limit: int
+    ) -> list[ViewedMessage]:
+        """The oldest messages and how they stand with a subscription, without touching it.
+
+        Only those that are settled there, only those that are not, or both.
+        """
         ...
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:

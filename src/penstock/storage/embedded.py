@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -20,13 +20,13 @@ from penstock.core import (
 from penstock.core.events import Event
 from penstock.core.filters import Filter, Match, compile_filter
 from penstock.core.machine import Machine, Place
-from penstock.core.message import Delivery, Message
+from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
-from penstock.core.subscription import Subscription
+from penstock.core.subscription import Subscription, cut
 from penstock.errors import MessageNotFound, StorageClosed, StorageError, StorageFailed
 from penstock.storage import base
 from penstock.storage.gathering import Gathering
@@ -49,6 +49,11 @@ class MessageJournal(MessageSource, Protocol):
 
     def append(self, event: Event) -> Place:
         """Never blocks."""
+        ...
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be appended any more, if so."""
         ...
 
     def has_room(self, size: int) -> bool:
@@ -84,6 +89,10 @@ class EmbeddedStore:
     @property
     def durability(self) -> base.Durability:
         return self._journal.durability
+
+    @property
+    def problem(self) -> str | None:
+        return "the store was closed" if self._closed else self._journal.problem
 
     def _now(self) -> int:
         if self._closed:
@@ -248,6 +257,30 @@ class EmbeddedStore:
         found = self.machine.queue(queue)
         start = max(start, found.first)
         return await self._read(found, [(start, min(start + limit, found.next))])
+
+    async def view(
+        self, queue: str, subscription: str, settled: bool | None, limit: int
+    ) -> list[ViewedMessage]:
+        self._now()
+        reader = self.machine.subscription(queue, subscription)
+        found = reader.queue
+        if settled is None:
+            runs: Iterable[Run] = [(found.first, found.next)]
+        elif settled:
+            runs = reader.settled_within(found.first, found.next)
+        else:
+            runs = reader.unsettled_within(0, found.next)
+        messages = await self._read(found, cut(runs, limit))
+        return [
+            ViewedMessage(
+                message=message,
+                is_settled=reader.is_settled(message.index),
+                deliveries=reader.deliveries_of(message.index),
+                leased_until_ns=lease.deadline_ns if lease else None,
+            )
+            for message in messages
+            for lease in [reader.leases.get(message.index)]
+        ]
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         self._now()

@@ -45,6 +45,10 @@ class _MemoryJournal:
                 live[batch.locator] = self._events[batch.locator]
         self._events = live
 
+    @property
+    def problem(self) -> None:
+        return None
+
     def has_room(self, size: int) -> bool:
         return True
 

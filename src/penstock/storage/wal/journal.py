@@ -46,6 +46,11 @@ class WalJournal:
             self._remember(locator, event, length)
         return Place(locator, length)
 
+    @property
+    def problem(self) -> str | None:
+        failure = self._log.failure
+        return None if failure is None else f"a write to the log failed: {failure}"
+
     def has_room(self, size: int) -> bool:
         needed = size + self._overhead
         if self._room < needed:

@@ -1,0 +1,37 @@
+"""``penstock serve``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from penstock.errors import PenstockError
+from penstock.server import run_server
+from penstock.settings import Settings
+
+__all__ = ["serve"]
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on. [8080]")] = None,
+    data: Annotated[str | None, typer.Option(help="Data directory. [./data]")] = None,
+    sync: Annotated[
+        str | None, typer.Option(help="When a write is answered: always, interval, never. [always]")
+    ] = None,
+    log_format: Annotated[str | None, typer.Option(help="json, or console for people.")] = None,
+) -> None:
+    """Start the server. Every setting can also be given as PENSTOCK_<NAME> in the environment."""
+    given = {"host": host, "port": port, "data": data, "sync": sync, "log_format": log_format}
+    try:
+        settings = Settings(**{name: value for name, value in given.items() if value is not None})
+        run_server(settings)
+    except ValidationError as exc:
+        for error in exc.errors():
+            typer.echo(f"{'.'.join(map(str, error['loc']))}: {error['msg']}", err=True)
+        raise typer.Exit(2) from None
+    except PenstockError as exc:
+        typer.echo(f"{exc.code}: {exc}", err=True)
+        raise typer.Exit(3) from None

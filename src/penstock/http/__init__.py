@@ -1,0 +1,1 @@
+"""The HTTP surfaces: each translates requests into calls of the broker, and answers back."""

@@ -1,0 +1,38 @@
+"""Reading a request's body without ever holding more than is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import cast
+
+from blacksheep import Request
+
+from penstock.http.errors import Refused
+
+__all__ = ["read_body"]
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """Raises `Refused` (413) as soon as it is known that there are more than ``limit`` bytes."""
+    stated = request.get_first_header(b"content-length")
+    if stated is not None:
+        if not stated.isdigit() or len(stated) > 12:
+            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+        if int(stated) > limit:
+            raise _too_large(limit)
+        return await request.read() or b""
+    parts: list[bytes] = []
+    size = 0
+    async for part in cast(AsyncIterator[bytes], request.stream()):
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(limit: int) -> Refused:
+    return Refused(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body has more than the allowed {limit} bytes"
+    )

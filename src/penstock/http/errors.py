@@ -1,0 +1,56 @@
+"""What an error is over HTTP: its status, and the body that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+
+from penstock import errors
+from penstock.core.message import to_datetime
+
+__all__ = ["Refused", "error_body", "status_of"]
+
+# By the nearest class in the error tree.
+_STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
+    errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
+    errors.MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.BatchTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.NotFound: HTTPStatus.NOT_FOUND,
+    errors.Conflict: HTTPStatus.CONFLICT,
+    errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
+    errors.StorageError: HTTPStatus.SERVICE_UNAVAILABLE,
+    errors.DiskFull: HTTPStatus.INSUFFICIENT_STORAGE,
+    errors.CorruptLog: HTTPStatus.INTERNAL_SERVER_ERROR,
+    errors.PenstockError: HTTPStatus.INTERNAL_SERVER_ERROR,
+}
+
+
+class Refused(Exception):
+    """A request that the HTTP layer itself turns down."""
+
+    def __init__(
+        self, status: HTTPStatus, message: str, headers: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+
+
+def status_of(error: errors.PenstockError) -> HTTPStatus:
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+def error_body(
+    status: HTTPStatus, message: str, *, code: str, path: str, request_id: str, now_ns: int
+) -> dict[str, object]:
+    """LightQ's error body, with our stable `code` added."""
+    now = to_datetime(now_ns).replace(tzinfo=None)
+    return {
+        "timestamp": now.isoformat(timespec="seconds"),
+        "status": int(status),
+        "error": status.phrase,
+        "message": message,
+        "path": path,
+        "requestId": request_id,
+        "code": code,
+    }

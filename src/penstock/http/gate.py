@@ -1,0 +1,171 @@
+"""What every request passes, in one place: its id, who asks, how often, and how it is answered."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import NamedTuple
+
+import msgspec
+import structlog
+from blacksheep import Content, Request, Response
+from prometheus_client import Histogram
+
+from penstock.clock import Clock
+from penstock.core.limits import NANOSECONDS
+from penstock.errors import PenstockError
+from penstock.http.auth import Authenticator, Role, TooManyFailures
+from penstock.http.errors import Refused, error_body, status_of
+
+__all__ = ["Gate", "Handler", "RateLimit", "Route", "answer"]
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+_JSON = b"application/json"
+_MAX_ID_CHARACTERS = 128
+
+logger = structlog.get_logger("penstock.http")
+
+
+class Route(NamedTuple):
+    """`role` None is open to everybody. `limit` names the rate limit that applies, if any."""
+
+    method: str
+    path: str
+    handler: Handler
+    role: Role | None = Role.USER
+    limit: str | None = None
+
+
+def answer(status: HTTPStatus, value: object) -> Response:
+    return Response(status, content=Content(_JSON, msgspec.json.encode(value)))
+
+
+class RateLimit:
+    """A fixed window of one second. 0 or less is no limit."""
+
+    def __init__(self, per_second: int, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._window = 0
+        self._count = 0
+
+    def admits(self) -> bool:
+        if self._per_second <= 0:
+            return True
+        window = self._clock.now_ns() // NANOSECONDS
+        if window != self._window:
+            self._window, self._count = window, 0
+        self._count += 1
+        return self._count <= self._per_second
+
+
+class Gate:
+    """Wraps handlers. Errors become answers here and nowhere else."""
+
+    def __init__(
+        self,
+        *,
+        authenticator: Authenticator,
+        limits: dict[str, RateLimit],
+        seconds: Histogram,
+        clock: Clock,
+    ) -> None:
+        self._authenticator = authenticator
+        self._clock = clock
+        self._limits = limits
+        self._seconds = seconds
+
+    def guard(self, route: Route) -> Handler:
+        async def guarded(request: Request) -> Response:
+            began = time.perf_counter()
+            request_id = _request_id(request)
+            try:
+                await self._admit(request, route)
+                response = await route.handler(request)
+            except PenstockError as exc:
+                response = self._refusal(status_of(exc), str(exc), exc.code, request, request_id)
+                if response.status in (429, 503):
+                    response.add_header(b"Retry-After", b"1")
+            except Refused as exc:
+                code = exc.status.name.lower()
+                response = self._refusal(exc.status, str(exc), code, request, request_id)
+                for name, value in exc.headers.items():
+                    response.add_header(name, value)
+            except Exception:
+                logger.exception("a request failed", request_id=request_id, path=route.path)
+                message = "an unexpected error; the server's log has it under this request id"
+                status = HTTPStatus.INTERNAL_SERVER_ERROR
+                response = self._refusal(status, message, "internal_error", request, request_id)
+            response.add_header(b"X-Request-Id", request_id.encode())
+            self._tell(request, route, response.status, request_id, time.perf_counter() - began)
+            return response
+
+        return guarded
+
+    async def _admit(self, request: Request, route: Route) -> None:
+        if route.role is not None:
+            header = request.get_first_header(b"authorization")
+            try:
+                identity = await self._authenticator.identify(header) if header else None
+            except TooManyFailures as exc:
+                raise Refused(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    "too many wrong passwords: wait before the next",
+                    {b"Retry-After": str(int(exc.seconds) + 1).encode()},
+                ) from exc
+            if identity is None:
+                raise Refused(
+                    HTTPStatus.UNAUTHORIZED,
+                    "name and password are needed, by HTTP Basic",
+                    {b"WWW-Authenticate": b'Basic realm="penstock"'},
+                )
+            if identity.role < route.role:
+                raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
+        if route.limit is not None and not self._limits[route.limit].admits():
+            raise Refused(
+                HTTPStatus.TOO_MANY_REQUESTS,
+                f"more than the allowed {route.limit} requests a second",
+                {b"Retry-After": b"1"},
+            )
+
+    def _tell(
+        self, request: Request, route: Route, status: int, request_id: str, seconds: float
+    ) -> None:
+        self._seconds.labels(route.method, route.path, str(status)).observe(seconds)
+        if logger.is_enabled_for(20):
+            group = request.get_first_header(b"consumergroup")
+            logger.info(
+                "request",
+                request_id=request_id,
+                method=route.method,
+                path=route.path,
+                group=group.decode("latin-1")[:50] if group else None,
+                status=status,
+                milliseconds=round(seconds * 1000, 2),
+            )
+
+    def _refusal(
+        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+    ) -> Response:
+        body = error_body(
+            status,
+            message,
+            code=code,
+            path=request.url.path.decode("utf-8", "replace"),
+            request_id=request_id,
+            now_ns=self._clock.now_ns(),
+        )
+        return answer(status, body)
+
+
+def _request_id(request: Request) -> str:
+    for name in (b"x-request-id", b"x-correlation-id"):
+        given = request.get_first_header(name)
+        if given and len(given) <= _MAX_ID_CHARACTERS:
+            text = given.decode("latin-1")
+            if text.isascii() and text.isprintable():
+                return text
+    return secrets.token_hex(16)

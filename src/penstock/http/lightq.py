@@ -1,0 +1,328 @@
+"""``/queue/*``: the API of LightQ and of Simple Queue Service.
+
+A consumer group is a queue, read through its default subscription. A push to a group that does not
+exist makes it. Where the two documents differ, LightQ's stands.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.dead_letters import MAX_DELIVERIES_REASON
+from penstock.core.limits import MAX_BODY_BYTES, MAX_PRIORITY, check_name
+from penstock.core.message import DEFAULT_CONTENT_TYPE, Message, NewMessage, PublishedMessage
+from penstock.core.settling import Outcome
+from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
+from penstock.http.auth import Role
+from penstock.http.body import read_body
+from penstock.http.gate import Route, answer
+from penstock.settings import Settings
+
+__all__ = ["LightQ"]
+
+_OK = HTTPStatus.OK
+_BATCH_LIMIT = 100
+_BATCH_BYTES = 16 * MAX_BODY_BYTES
+
+
+class LightQ:
+    """Handlers, one a path."""
+
+    def __init__(self, broker: Broker, settings: Settings) -> None:
+        self._broker = broker
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/queue/push", self.push, limit="push"),
+            Route("GET", "/queue/pop", self.pop, limit="pop"),
+            Route("POST", "/queue/ack", self.ack),
+            Route("POST", "/queue/nack", self.nack),
+            Route("POST", "/queue/extend-visibility", self.extend),
+            Route("GET", "/queue/view", self.view, Role.ADMIN),
+            Route("GET", "/queue/dlq/view", self.dlq_view, Role.ADMIN),
+            Route("POST", "/queue/dlq/replay", self.dlq_replay, Role.ADMIN),
+            Route("POST", "/queue/batch/push", self.batch_push, limit="push"),
+            Route("GET", "/queue/batch/pop", self.batch_pop, limit="pop"),
+            Route("POST", "/queue/batch/ack", self.batch_ack),
+        ]
+
+    async def push(self, request: Request) -> Response:
+        group = _group(request)
+        content = _text(await read_body(request, MAX_BODY_BYTES))
+        message = _new_message(request, content)
+        [published] = await self._publish(group, [message])
+        return answer(_OK, _pushed(published, content, message.priority))
+
+    async def batch_push(self, request: Request) -> Response:
+        group = _group(request)
+        contents = _json(await read_body(request, _BATCH_BYTES), list[str])
+        if not contents:
+            raise InvalidArgument("the array is empty: send at least one content")
+        messages = [_new_message(request, _checked(content)) for content in contents]
+        published = await self._publish(group, messages)
+        return answer(
+            _OK,
+            [
+                _pushed(one, content, message.priority)
+                for one, content, message in zip(published, contents, messages, strict=True)
+            ],
+        )
+
+    async def _publish(self, group: str, messages: list[NewMessage]) -> list[PublishedMessage]:
+        try:
+            return list(await self._broker.publish(group, messages))
+        except QueueNotFound:
+            await self._create(group)
+            return list(await self._broker.publish(group, messages))
+
+    async def _create(self, group: str) -> None:
+        settings = self._settings
+        try:
+            await self._broker.create_queue(
+                group, retention_seconds=settings.retention_minutes * 60
+            )
+        except QueueExists:
+            return  # somebody else was faster
+        await self._broker.alter_subscription(
+            group,
+            DEFAULT_SUBSCRIPTION,
+            lease_seconds=settings.visibility_timeout_seconds,
+            max_deliveries=settings.max_deliveries,
+        )
+
+    async def pop(self, request: Request) -> Response:
+        messages = await self._pop(_group(request), 1)
+        if not messages:
+            raise MessageNotFound("no message can be reserved now")
+        return answer(_OK, messages[0])
+
+    async def batch_pop(self, request: Request) -> Response:
+        count = _number(request, "count", 10, low=1, high=_BATCH_LIMIT)
+        return answer(_OK, await self._pop(_group(request), count))
+
+    async def _pop(self, group: str, count: int) -> list[dict[str, object]]:
+        try:
+            deliveries = await self._broker.receive(group, limit=count)
+        except QueueNotFound:
+            return []
+        return [_message(delivery) for delivery in deliveries]
+
+    async def ack(self, request: Request) -> Response:
+        [outcome] = await self._ack(_group(request), [_id(request)])
+        if outcome is Outcome.NOT_FOUND:
+            raise MessageNotFound("the group holds no message of that id")
+        return Response(_OK)
+
+    async def batch_ack(self, request: Request) -> Response:
+        ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
+        outcomes = await self._ack(_group(request), ids) if ids else []
+        return answer(_OK, sum(outcome is not Outcome.NOT_FOUND for outcome in outcomes))
+
+    async def _ack(self, group: str, ids: list[str]) -> list[Outcome]:
+        try:
+            known = [i for i, m in zip(ids, await self._broker.find(group, ids), strict=True) if m]
+            outcomes = iter(await self._broker.ack(group, known) if known else [])
+        except QueueNotFound:
+            return [Outcome.NOT_FOUND] * len(ids)
+        is_known = set(known)
+        return [next(outcomes) if i in is_known else Outcome.NOT_FOUND for i in ids]
+
+    async def nack(self, request: Request) -> Response:
+        group, id = _group(request), _id(request)
+        message = await self._broker.get(group, id)
+        reason = _query(request, "reason") or ""
+        [outcome] = await self._broker.nack(group, [message.id], delay_seconds=0, reason=reason)
+        if outcome is Outcome.ALREADY_SETTLED:
+            raise MessageNotFound("the message is consumed already")
+        return Response(_OK)
+
+    async def extend(self, request: Request) -> Response:
+        group, id = _group(request), _id(request)
+        seconds = _number(request, "seconds", None, low=1, high=43_200)
+        message = await self._broker.get(group, id)
+        [outcome] = await self._broker.extend(group, [message.id], seconds)
+        if outcome is not Outcome.DONE:
+            raise InvalidArgument("the message is not reserved now: there is nothing to extend")
+        return Response(_OK)
+
+    async def view(self, request: Request) -> Response:
+        group = _group(request)
+        limit = self._settings.view_limit
+        count = _count(request, limit)
+        consumed = {b"yes": True, b"no": False}.get(_header(request, b"consumed") or b"")
+        try:
+            viewed = await self._broker.view(group, settled=consumed, limit=count)
+        except QueueNotFound:
+            viewed = []
+        return answer(
+            _OK,
+            [
+                {
+                    **_message(one.message),
+                    "consumerGroup": group,
+                    "consumed": one.is_settled,
+                    "deliveryCount": one.deliveries,
+                    "reservedUntil": _moment(one.leased_until_ns),
+                }
+                for one in viewed
+            ],
+        )
+
+    async def dlq_view(self, request: Request) -> Response:
+        group = _group(request)
+        limit = _number(request, "limit", 50, low=1, high=1000)
+        try:
+            letters = await self._broker.dead_letters(group, limit=limit)
+        except QueueNotFound:
+            letters = []
+        return answer(_OK, [_letter(group, letter) for letter in letters])
+
+    async def dlq_replay(self, request: Request) -> Response:
+        group = _group(request)
+        ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
+        if not ids:
+            raise InvalidArgument("the array is empty: send the ids to replay")
+        try:
+            return answer(_OK, await self._broker.replay(group, ids))
+        except QueueNotFound:
+            return answer(_OK, 0)
+
+
+# Requests.
+
+
+def _header(request: Request, name: bytes) -> bytes | None:
+    return request.get_first_header(name)
+
+
+def _group(request: Request) -> str:
+    value = _header(request, b"consumergroup")
+    if value is None:
+        raise InvalidArgument("the header consumerGroup is missing")
+    return check_name(value.decode("latin-1"), "consumerGroup")
+
+
+def _query(request: Request, name: str) -> str | None:
+    values = request.query.get(name)
+    return values[0] if values else None
+
+
+def _id(request: Request) -> str:
+    value = _query(request, "id")
+    if not value:
+        raise InvalidArgument("the parameter id is missing")
+    return value
+
+
+def _number(request: Request, name: str, default: int | None, *, low: int, high: int) -> int:
+    value = _query(request, name)
+    if value is None:
+        if default is None:
+            raise InvalidArgument(f"the parameter {name} is missing")
+        return default
+    return _checked_number(name, value, low, high)
+
+
+def _count(request: Request, limit: int) -> int:
+    value = _header(request, b"messagecount")
+    if value is None:
+        return limit
+    return _checked_number("messageCount", value.decode("latin-1"), 1, limit)
+
+
+def _checked_number(name: str, value: str, low: int, high: int) -> int:
+    if not (value.isascii() and value.isdigit() and len(value) < 10 and low <= int(value) <= high):
+        raise InvalidArgument(f"{name} is {value[:40]!r}: use {low} to {high}")
+    return int(value)
+
+
+def _text(body: bytes) -> str:
+    try:
+        return _checked(body.decode())
+    except UnicodeDecodeError:
+        raise InvalidArgument("the content is not UTF-8") from None
+
+
+def _checked(content: str) -> str:
+    if not content.strip():
+        raise InvalidArgument("the content is blank")
+    return content
+
+
+def _json(body: bytes, kind: type[list[str]]) -> list[str]:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the body is not a JSON array of strings: {exc}") from None
+
+
+def _new_message(request: Request, content: str) -> NewMessage:
+    priority = _header(request, b"priority")
+    scheduled = _header(request, b"scheduledat")
+    content_type = _header(request, b"content-type")
+    return NewMessage(
+        body=content.encode(),
+        content_type=content_type.decode("latin-1") if content_type else DEFAULT_CONTENT_TYPE,
+        priority=(
+            0
+            if priority is None
+            else _checked_number("priority", priority.decode("latin-1"), 0, MAX_PRIORITY)
+        ),
+        not_before=None if scheduled is None else _time(scheduled.decode("latin-1")),
+    )
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidArgument(f"scheduledAt is {text[:40]!r}: use ISO 8601") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+# Answers. Times have no zone, as the documents show them; they are UTC.
+
+
+def _moment(time_ns: int | None) -> str | None:
+    if time_ns is None:
+        return None
+    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC).replace(tzinfo=None)
+    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+
+
+def _pushed(published: PublishedMessage, content: str, priority: int) -> dict[str, object]:
+    return {
+        "id": published.id,
+        "content": content,
+        "createdAt": _moment(published.created_at_ns),
+        "priority": priority,
+    }
+
+
+def _message(message: Message) -> dict[str, object]:
+    return {
+        "id": message.id,
+        "content": message.body.decode("utf-8", "replace"),
+        "createdAt": _moment(message.created_at_ns),
+        "priority": message.priority,
+    }
+
+
+def _letter(group: str, message: Message) -> dict[str, object]:
+    letter = message.dead_letter
+    assert letter is not None
+    return {
+        **_message(message),
+        "consumerGroup": group,
+        "deliveryCount": letter.deliveries,
+        "failedAt": _moment(letter.failed_at_ns),
+        "dlqReason": MAX_DELIVERIES_REASON,
+        "lastReason": letter.reason,
+    }

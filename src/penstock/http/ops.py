@@ -1,0 +1,105 @@
+"""What operators look at: health, and figures for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+from blacksheep import Content, Request, Response
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from penstock.broker import Broker
+from penstock.core.stats import QueueStats
+from penstock.http.auth import Role
+from penstock.http.gate import Route, answer
+
+__all__ = ["Ops"]
+
+_TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Ops:
+    """Handlers, one a path."""
+
+    def __init__(self, broker: Broker, registry: CollectorRegistry) -> None:
+        self._broker = broker
+        self._registry = registry
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/livez", self.alive, role=None),
+            Route("GET", "/readyz", self.ready, role=None),
+            Route("GET", "/actuator/health", self.health, role=None),
+            Route("GET", "/metrics", self.metrics, Role.USER),
+        ]
+
+    async def alive(self, request: Request) -> Response:
+        """Touches nothing: the process answers."""
+        return answer(HTTPStatus.OK, {"status": "UP"})
+
+    async def ready(self, request: Request) -> Response:
+        return await self.health(request)
+
+    async def health(self, request: Request) -> Response:
+        problem = self._broker.problem
+        store: dict[str, object] = {"status": "UP", "durability": self._broker.durability}
+        if problem is not None:
+            store = {"status": "DOWN", "problem": problem}
+        status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
+        return answer(status, {"status": store["status"], "components": {"store": store}})
+
+    async def metrics(self, request: Request) -> Response:
+        queues = await self._broker.stats()
+        text = generate_latest(self._registry)
+        figures = CollectorRegistry()
+        figures.register(_Figures(queues))
+        return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
+
+
+class _Figures:
+    """What the queues say of themselves, at one moment. One series a subscription."""
+
+    def __init__(self, queues: list[QueueStats]) -> None:
+        self._queues = queues
+
+    def collect(self) -> Iterator[Metric]:
+        messages = GaugeMetricFamily(
+            "penstock_queue_messages", "Messages that a queue holds", labels=["queue"]
+        )
+        size = GaugeMetricFamily(
+            "penstock_queue_bytes", "Bytes of the messages that a queue holds", labels=["queue"]
+        )
+        letters = GaugeMetricFamily(
+            "penstock_queue_dead_letters", "Dead letters that nobody has taken", labels=["queue"]
+        )
+        labels = ["queue", "subscription"]
+        unsettled = GaugeMetricFamily(
+            "penstock_subscription_messages",
+            "Unsettled messages of a subscription, by where they are",
+            labels=[*labels, "state"],
+        )
+        age = GaugeMetricFamily(
+            "penstock_subscription_oldest_seconds",
+            "Age of the oldest unsettled message",
+            labels=labels,
+        )
+        went = CounterMetricFamily(
+            "penstock_subscription_events",
+            "What happened to messages of a subscription",
+            labels=[*labels, "event"],
+        )
+        for queue in self._queues:
+            messages.add_metric([queue.name], queue.messages)
+            size.add_metric([queue.name], queue.bytes)
+            letters.add_metric([queue.name], queue.dead_letters)
+            for one in queue.subscriptions:
+                names = [queue.name, one.name]
+                for state in ("ready", "in_flight", "delayed", "parked", "held"):
+                    unsettled.add_metric([*names, state], getattr(one, state))
+                age.add_metric(names, one.oldest_unacked_seconds or 0)
+                for event in ("delivered", "redelivered", "acked", "nacked", "leases_expired"):
+                    went.add_metric([*names, event], getattr(one, event))
+                for event in ("expired", "dead_lettered", "replayed", "discarded", "purged"):
+                    went.add_metric([*names, event], getattr(one, event))
+        yield from (messages, size, letters, unsettled, age, went)

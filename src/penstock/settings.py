@@ -1,0 +1,59 @@
+"""All settings of a server, resolved once at start.
+
+Each has an environment variable ``PENSTOCK_<NAME>``. The names that LightQ uses are understood as
+well, so that its users need not change theirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import AliasChoices, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+__all__ = ["Settings"]
+
+
+def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
+    """A setting, by its own name, its environment variable, or the one LightQ has for it."""
+    names = AliasChoices(name, f"PENSTOCK_{name.upper()}", *lightq)
+    return Field(default, validation_alias=names, **limits)
+
+
+class Settings(BaseSettings):
+    """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``."""
+
+    model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+    host: str = _setting("host", "127.0.0.1")
+    port: int = _setting("port", 8080, "SERVER_PORT", ge=0, le=65535)
+    data: str = _setting("data", "./data")
+    sync: Literal["always", "interval", "never"] = _setting("sync", "always")
+
+    user_username: str = _setting("user_username", "user", "SECURITY_USER_USERNAME")
+    user_password: str = _setting("user_password", "password", "SECURITY_USER_PASSWORD")
+    admin_username: str = _setting("admin_username", "admin", "SECURITY_ADMIN_USERNAME")
+    admin_password: str = _setting("admin_password", "adminpassword", "SECURITY_ADMIN_PASSWORD")
+
+    # Requests a second; 0 or less is no limit.
+    push_per_second: int = _setting("push_per_second", 0, "RATE_LIMIT_PUSH_PER_SECOND")
+    pop_per_second: int = _setting("pop_per_second", 0, "RATE_LIMIT_POP_PER_SECOND")
+
+    view_limit: int = _setting("view_limit", 50, "LIGHTQ_MESSAGE_ALLOWED_TO_FETCH", ge=1)
+    retention_minutes: float = _setting(
+        "retention_minutes", 1440, "LIGHTQ_PERSISTENCE_DURATION_MINUTES", gt=0
+    )
+    visibility_timeout_seconds: float = _setting(
+        "visibility_timeout_seconds", 30, "LIGHTQ_VISIBILITY_TIMEOUT_SECONDS", gt=0
+    )
+    max_deliveries: int = _setting("max_deliveries", 5, "LIGHTQ_MAX_DELIVERY_ATTEMPTS", ge=1)
+    dead_letter_minutes: float | None = _setting(
+        "dead_letter_minutes", None, "LIGHTQ_DLQ_TTL_MINUTES", gt=0
+    )
+
+    log_level: Literal["debug", "info", "warning", "error"] = _setting("log_level", "info")
+    log_format: Literal["json", "console"] = _setting("log_format", "json")
+
+    @property
+    def has_default_passwords(self) -> bool:
+        return self.user_password == "password" or self.admin_password == "adminpassword"
