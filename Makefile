@@ -4,6 +4,7 @@
 PYTHON ?= python3
 DATA ?= ./data
 SEEDS ?= 2000
+SEED ?=
 ARGS ?=
 CHECK ?=
 
@@ -37,8 +38,8 @@ check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q tests/unit/test_exports.py
 
-simulate: $(DEV) ## Run random histories with faults (SEEDS=2000)
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+simulate: $(DEV) ## Run random histories with faults (SEEDS=2000, or SEED=n for one)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
 
 bench: bench-engine ## Run every benchmark (CHECK=1 fails where a bar is missed)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from os import PathLike, fspath
+from typing import TYPE_CHECKING, Any
 
 from penstock import errors
 from penstock.broker import Broker
@@ -18,11 +20,16 @@ from penstock.errors import PenstockError
 from penstock.storage.base import Ack, AckUpTo, Extend, Nack
 from penstock.storage.registry import open_store
 
+if TYPE_CHECKING:
+    from penstock.client import AsyncClient, Client
+
 __all__ = [
     "Ack",
     "AckUpTo",
+    "AsyncClient",
     "Backoff",
     "Broker",
+    "Client",
     "DeadLetter",
     "Delivery",
     "Extend",
@@ -42,6 +49,14 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # The clients bring an HTTP library, which takes longer to import than all the rest: those who
+    # embed the queue need not wait for it.
+    if name in ("AsyncClient", "Client"):
+        return getattr(import_module("penstock.client"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @asynccontextmanager

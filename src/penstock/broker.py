@@ -8,12 +8,26 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.config import (
+    DEFAULT_SUBSCRIPTION,
+    QueueConfig,
+    SubscriptionConfig,
+    check_list,
+    check_seconds,
+    check_text,
+    check_whole,
+)
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import PublishResult, prepare
-from penstock.core.settling import Outcome, Target
+from penstock.core.settling import (
+    Outcome,
+    Target,
+    check_delay,
+    check_extension,
+    check_reason,
+)
 from penstock.core.stats import QueueStats
-from penstock.errors import InvalidArgument, MessageNotFound, NotLeased
+from penstock.errors import InvalidArgument, InvalidName, MessageNotFound
 from penstock.storage import base
 from penstock.storage.base import Store
 
@@ -24,11 +38,14 @@ class Broker:
     """Publishes, delivers and settles. Close it, or use it as an async context manager.
 
     Where a method takes many things, all of them are one batch: one answer, one sync of the disk.
-    Errors are those of `penstock.errors`; each has a stable `code`.
+    Errors are those of `penstock.errors`; each has a stable `code`. An argument of the wrong type
+    is refused, too, before anything has changed.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._waiting: set[asyncio.Task[Any]] = set()
+        self._may_wait = True
 
     async def __aenter__(self) -> Self:
         return self
@@ -44,6 +61,12 @@ class Broker:
     async def close(self) -> None:
         """Finish what was accepted and let go of the store. Idempotent."""
         await self._store.close()
+
+    def stop_waiting(self) -> None:
+        """Receives that wait end now, with nothing; later ones do not wait. Before a close."""
+        self._may_wait = False
+        for task in self._waiting:
+            task.cancel()
 
     @property
     def durability(self) -> base.Durability:
@@ -61,22 +84,27 @@ class Broker:
         self, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> None:
         """With its subscription ``default``. Settings are those of `QueueConfig`."""
+        _check_names(name)
         await self._store.define(
             base.CreateQueue(queue=name, config=_config(QueueConfig, config, settings))
         )
 
     async def alter_queue(self, name: str, **settings: Any) -> None:
+        _check_names(name)
         await self._store.define(base.AlterQueue(queue=name, changes=settings))
 
     async def delete_queue(self, name: str) -> None:
         """With its messages, subscriptions and dead letters."""
+        _check_names(name)
         await self._store.define(base.DeleteQueue(queue=name))
 
     async def purge_queue(self, name: str) -> None:
         """Remove every message, for every subscription. Dead letters stay."""
+        _check_names(name)
         await self._store.define(base.PurgeQueue(queue=name))
 
     async def queue_stats(self, name: str) -> QueueStats:
+        _check_names(name)
         return (await self._store.stats(name))[0]
 
     async def stats(self) -> list[QueueStats]:
@@ -95,6 +123,7 @@ class Broker:
         **settings: Any,
     ) -> None:
         """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time."""
+        _check_names(queue, name)
         await self._store.define(
             base.CreateSubscription(
                 queue=queue,
@@ -105,8 +134,7 @@ class Broker:
         )
 
     async def alter_subscription(self, queue: str, name: str, **settings: Any) -> None:
-        if "after" in settings:
-            settings["after"] = tuple(settings["after"])
+        _check_names(queue, name)
         await self._store.define(
             base.AlterSubscription(queue=queue, subscription=name, changes=settings)
         )
@@ -120,18 +148,21 @@ class Broker:
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""
+        _check_names(queue, name)
         await self._store.define(base.DeleteSubscription(queue=queue, subscription=name))
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
         """Go back or forward. Deliveries in flight become void."""
+        _check_names(queue, subscription)
         await self._store.define(base.Seek(queue=queue, subscription=subscription, start=start))
 
     # Messages.
 
     async def publish(self, queue: str, messages: Sequence[NewMessage | bytes]) -> PublishResult:
         """Store a batch, all of it or nothing. The result states index, id and durability."""
+        _check_names(queue)
         batch = prepare(messages)
         if not batch.bodies:
             raise InvalidArgument("there are no messages in the batch: pass at least one")
@@ -147,25 +178,43 @@ class Broker:
         lease_seconds: float | None = None,
     ) -> list[Delivery]:
         """Lease messages. With ``wait_seconds`` it waits that long for the first one."""
+        _check_names(queue, subscription)
+        check_seconds("wait_seconds", wait_seconds, zero=True)
         store = self._store
         deliveries = await store.receive(queue, subscription, limit, lease_seconds)
         if deliveries or wait_seconds <= 0:
             return deliveries
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
-        while not deliveries and (left := until - loop.time()) > 0:
-            if await store.wait(queue, subscription, left):
+        while not deliveries and self._may_wait and (left := until - loop.time()) > 0:
+            if await self._wait(queue, subscription, left):
                 deliveries = await store.receive(queue, subscription, limit, lease_seconds)
         return deliveries
+
+    async def _wait(self, queue: str, subscription: str, seconds: float) -> bool:
+        """For news; False when the time was up first, or nobody may wait any more."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._waiting.add(task)
+        try:
+            return await self._store.wait(queue, subscription, seconds)
+        except asyncio.CancelledError:
+            if self._may_wait or task.uncancel() > 0:
+                raise  # the caller's own
+            return False
+        finally:
+            self._waiting.discard(task)
 
     async def poll(
         self, queue: str, subscription: str, *, start: int, count: int
     ) -> list[Delivery]:
         """Lease by index range; see `penstock.core.delivery.poll`."""
+        _check_names(queue, subscription)
         return await self._store.poll(queue, subscription, start, count)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         """Have one particular unsettled message delivered once more."""
+        _check_names(queue, subscription)
         return await self._store.ask_again(queue, subscription, index)
 
     async def settle(
@@ -175,19 +224,23 @@ class Broker:
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[list[Outcome]]:
         """Several acks, nacks and extensions in one go; an outcome for each target."""
+        _check_names(queue, subscription)
+        settlements = [_checked(s) for s in check_list("settlements", settlements, _SETTLEMENTS)]
         return await self._store.settle(queue, subscription, settlements)
 
     async def ack(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
         """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
-        settlements = [base.Ack(targets=targets)]
+        _check_names(queue, subscription)
+        settlements = [base.Ack(targets=_targets(targets))]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> int:
         """Done with everything below an index; returns how many that settled."""
+        _check_names(queue, subscription)
         settlements = [base.AckUpTo(index=index)]
         return len((await self._store.settle(queue, subscription, settlements))[0])
 
@@ -201,7 +254,10 @@ class Broker:
         reason: str = "",
     ) -> list[Outcome]:
         """Not done: deliver them again, after the backoff or ``delay_seconds``."""
-        settlements = [base.Nack(targets=targets, delay_seconds=delay_seconds, reason=reason)]
+        _check_names(queue, subscription)
+        settlements = [
+            base.Nack(targets=_targets(targets), delay_seconds=delay_seconds, reason=reason)
+        ]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def extend(
@@ -212,13 +268,15 @@ class Broker:
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[Outcome]:
         """Still at it: the leases end ``seconds`` from now."""
-        settlements = [base.Extend(targets=targets, seconds=seconds)]
+        _check_names(queue, subscription)
+        settlements = [base.Extend(targets=_targets(targets), seconds=seconds)]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages by index, without touching anybody's progress."""
-        if limit < 1:
-            raise InvalidArgument(f"limit is {limit}: use 1 or more")
+        _check_names(queue)
+        check_whole("start", start)
+        check_whole("limit", limit, 1)
         return await self._store.read(queue, start, limit)
 
     async def view(
@@ -230,15 +288,20 @@ class Broker:
         limit: int = 100,
     ) -> list[ViewedMessage]:
         """The oldest messages and how they stand with a subscription; settled, unsettled or all."""
+        _check_names(queue, subscription)
+        check_whole("limit", limit, 1)
+        if settled is not None and not isinstance(settled, bool):
+            raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
         return await self._store.view(queue, subscription, settled, limit)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         """Messages by id; None for those that the queue does not hold."""
-        return await self._store.find(queue, ids)
+        _check_names(queue)
+        return await self._store.find(queue, _ids(ids))
 
     async def get(self, queue: str, id: str) -> Message:
         """One message by id. Raises `MessageNotFound`."""
-        message = (await self._store.find(queue, [id]))[0]
+        message = (await self.find(queue, [id]))[0]
         if message is None:
             raise MessageNotFound(f"queue {queue!r} holds no message {id!r}")
         return message
@@ -247,29 +310,78 @@ class Broker:
 
     async def dead_letters(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages that failed for good, each with its `dead_letter`."""
+        _check_names(queue)
+        check_whole("start", start)
+        check_whole("limit", limit, 1)
         return await self._store.dead_letters(queue, start, limit)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
-        return await self._store.redrive(queue, "replay", ids)
+        _check_names(queue)
+        return await self._store.redrive(queue, "replay", None if ids is None else _ids(ids))
 
     async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Remove dead letters for good: all, or those of some ids."""
-        return await self._store.redrive(queue, "discard", ids)
+        _check_names(queue)
+        return await self._store.redrive(queue, "discard", None if ids is None else _ids(ids))
 
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
+        _check_names(queue, subscription)
+        check_whole("limit", limit, 1)
         return await self._store.held(queue, subscription, limit)
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""
+        _check_names(queue, subscription)
+        indexes = check_list("indexes", indexes, "indexes")
         await self._store.release(queue, subscription, indexes)
 
 
-def _config(kind: type[Any], config: Any, settings: dict[str, Any]) -> Any:
+_SETTLEMENTS = "Ack, Nack, Extend or AckUpTo"
+
+
+def _check_names(*names: object) -> None:
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidName(f"a name is {name!r}: queues and subscriptions are named by a str")
+
+
+def _targets(targets: object) -> Sequence[Target]:
+    return check_list("targets", targets, "deliveries, receipts or message ids")
+
+
+def _ids(ids: object) -> Sequence[str]:
+    return [check_text("an id", id) for id in check_list("ids", ids, "message ids")]
+
+
+def _checked(settlement: object) -> base.Settlement:
+    """Of several, so that none is applied when another is at fault."""
+    match settlement:
+        case base.Ack(targets=targets):
+            return base.Ack(targets=_targets(targets))
+        case base.Nack(targets=targets, delay_seconds=delay, reason=reason):
+            check_delay(delay)
+            reason = check_reason(reason)
+            return base.Nack(targets=_targets(targets), delay_seconds=delay, reason=reason)
+        case base.Extend(targets=targets, seconds=seconds):
+            check_extension(seconds)
+            return base.Extend(targets=_targets(targets), seconds=seconds)
+        case base.AckUpTo(index=index):
+            check_whole("index", index)
+            return base.AckUpTo(index=index)
+    raise InvalidArgument(f"a settlement is {type(settlement).__name__}: pass {_SETTLEMENTS}")
+
+
+def _config(kind: type[Any], config: object, settings: dict[str, Any]) -> Any:
     if config is not None:
         if settings:
             raise InvalidArgument("pass either a config or settings, not both")
+        if type(config) is not kind:
+            raise InvalidArgument(
+                f"the config is {type(config).__name__}: pass a {kind.__name__}, "
+                "or settings by their names"
+            )
         return config
     unknown = settings.keys() - set(kind.__struct_fields__)
     if unknown:
@@ -277,15 +389,4 @@ def _config(kind: type[Any], config: Any, settings: dict[str, Any]) -> Any:
             f"unknown setting {', '.join(sorted(unknown))}: "
             f"there are {', '.join(kind.__struct_fields__)}"
         )
-    if "after" in settings:
-        settings["after"] = tuple(settings["after"])
     return kind(**settings)
-
-
-def check_outcomes(outcomes: Sequence[Outcome]) -> None:
-    """Raise for the first target that could not be settled."""
-    for outcome in outcomes:
-        if outcome is Outcome.NOT_FOUND:
-            raise MessageNotFound("the queue holds no such message")
-        if outcome is Outcome.NOT_LEASED:
-            raise NotLeased("the delivery is no longer in flight under that receipt")

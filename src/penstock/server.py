@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
-import logging
+import resource
+import signal
+import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import structlog
 import uvicorn
@@ -13,6 +18,8 @@ import uvloop
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument
 from penstock.http.app import create_app
+from penstock.http.connection import Connection
+from penstock.logs import configure_logs
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
@@ -21,6 +28,12 @@ __all__ = ["check_exposure", "run_server", "serve"]
 # The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
 # commit that needs several turns takes tens of milliseconds.
 SWITCH_SECONDS = 0.0005
+GRACE_SECONDS = 10
+KEEP_ALIVE_SECONDS = 75
+_BACKLOG = 2048
+_TICKS_PER_SECOND = 10
+
+logger = structlog.get_logger("penstock")
 
 
 def check_exposure(settings: Settings) -> None:
@@ -41,45 +54,96 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def configure_logging(settings: Settings) -> None:
-    level = logging.getLevelName(settings.log_level.upper())
-    renderer = (
-        structlog.processors.JSONRenderer()
-        if settings.log_format == "json"
-        else structlog.dev.ConsoleRenderer()
-    )
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+class _Server(uvicorn.Server):
+    """Ends by a signal, orderly: the caller goes on and closes what it opened."""
+
+    def __init__(self, config: uvicorn.Config, broker: Broker, receive_seconds: float) -> None:
+        super().__init__(config)
+        self._broker = broker
+        self._receive_seconds = receive_seconds
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        # uvicorn's own raises the signal once more at the end, which kills the process before
+        # the store is closed.
+        loop = asyncio.get_running_loop()
+        signals = (signal.SIGINT, signal.SIGTERM)
+        for number in signals:
+            loop.add_signal_handler(number, self._stop)
+        try:
+            yield
+        finally:
+            for number in signals:
+                loop.remove_signal_handler(number)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._broker.stop_waiting()
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % _TICKS_PER_SECOND == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.close_if_slow(self._receive_seconds)
+        return await super().on_tick(counter)
 
 
 async def serve(settings: Settings) -> None:
-    """Until a signal ends it. What was accepted is stored before it returns."""
+    """Until a signal ends it. What was accepted is answered and stored before it returns.
+
+    Raises `InvalidArgument` when the address cannot be had, and what the store raises at start.
+    """
     check_exposure(settings)
-    store = await open_store(settings.data, sync=settings.sync)
-    async with Broker(store) as broker:
-        config = uvicorn.Config(
-            create_app(broker, settings),
-            host=settings.host,
-            port=settings.port,
-            access_log=False,
-            log_level="warning",
-            timeout_graceful_shutdown=10,
-        )
-        structlog.get_logger("penstock").info(
-            "serving", url=f"http://{settings.host}:{settings.port}", data=settings.data
-        )
-        await uvicorn.Server(config).serve()
+    listener = _listen(settings)
+    try:
+        store = await open_store(settings.data, sync=settings.sync)
+        async with Broker(store) as broker:
+            config = uvicorn.Config(
+                create_app(broker, settings),
+                http=Connection,
+                ws="none",
+                access_log=False,
+                log_level="error",
+                server_header=False,
+                limit_concurrency=settings.max_connections,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+                ssl_certfile=settings.tls_certificate,
+                ssl_keyfile=settings.tls_key,
+            )
+            logger.info("serving", url=_url(settings, listener), data=settings.data)
+            await _Server(config, broker, settings.receive_seconds).serve([listener])
+            logger.info("stopping")
+    finally:
+        listener.close()
+    logger.info("stopped")
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as exc:
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc
+
+
+def _url(settings: Settings, listener: socket.socket) -> str:
+    scheme = "https" if settings.tls_certificate else "http"
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"{scheme}://{host}:{listener.getsockname()[1]}"
+
+
+def _allow_many_files() -> None:
+    """Every connection is one; a soft limit of 1,024 is common and too few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
 def run_server(settings: Settings) -> None:
-    configure_logging(settings)
+    configure_logs(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
+    _allow_many_files()
     uvloop.run(serve(settings))

@@ -6,10 +6,13 @@ well, so that its users need not change theirs.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from penstock.logs import Level
 
 __all__ = ["Settings"]
 
@@ -51,8 +54,22 @@ class Settings(BaseSettings):
         "dead_letter_minutes", None, "LIGHTQ_DLQ_TTL_MINUTES", gt=0
     )
 
-    log_level: Literal["debug", "info", "warning", "error"] = _setting("log_level", "info")
+    max_connections: int = _setting("max_connections", 10_000, ge=1)
+    # A request that has not arrived by then is given up.
+    receive_seconds: float = _setting("receive_seconds", 30, gt=0)
+
+    tls_certificate: str | None = _setting("tls_certificate", None)
+    tls_key: str | None = _setting("tls_key", None)
+
+    log_level: Level = _setting("log_level", "info")
     log_format: Literal["json", "console"] = _setting("log_format", "json")
+
+    @property
+    def directory(self) -> Path | None:
+        """Where files live; None if all is in memory."""
+        if self.data.startswith("memory:"):
+            return None
+        return Path(self.data.removeprefix("wal:"))
 
     @property
     def has_default_passwords(self) -> bool:

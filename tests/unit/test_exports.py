@@ -13,8 +13,10 @@ from penstock import errors
 NAMES = [
     "Ack",
     "AckUpTo",
+    "AsyncClient",
     "Backoff",
     "Broker",
+    "Client",
     "DeadLetter",
     "Delivery",
     "Extend",

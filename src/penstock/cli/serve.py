@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
@@ -21,10 +21,26 @@ def serve(
     sync: Annotated[
         str | None, typer.Option(help="When a write is answered: always, interval, never. [always]")
     ] = None,
-    log_format: Annotated[str | None, typer.Option(help="json, or console for people.")] = None,
+    tls_certificate: Annotated[
+        str | None, typer.Option(help="Serve TLS with this certificate, a PEM file.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option(help="Its key, if it is in another file.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug to error. [info]")] = None,
+    log_format: Annotated[
+        str | None, typer.Option(help="json, or console for people. [json]")
+    ] = None,
 ) -> None:
     """Start the server. Every setting can also be given as PENSTOCK_<NAME> in the environment."""
-    given = {"host": host, "port": port, "data": data, "sync": sync, "log_format": log_format}
+    given: dict[str, Any] = {
+        "host": host,
+        "port": port,
+        "data": data,
+        "sync": sync,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "log_level": log_level,
+        "log_format": log_format,
+    }
     try:
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
         run_server(settings)

@@ -1,15 +1,24 @@
-"""What users may set on a queue and on a subscription."""
+"""What users may set on a queue and on a subscription, and how a value from outside is checked."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import msgspec
 
 from penstock.core.retry import Backoff
 from penstock.errors import InvalidArgument
 
-__all__ = ["DEFAULT_SUBSCRIPTION", "QueueConfig", "SubscriptionConfig"]
+__all__ = [
+    "DEFAULT_SUBSCRIPTION",
+    "QueueConfig",
+    "SubscriptionConfig",
+    "check_list",
+    "check_seconds",
+    "check_text",
+    "check_whole",
+]
 
 DEFAULT_SUBSCRIPTION = "default"
 
@@ -17,9 +26,61 @@ DEFAULT_SUBSCRIPTION = "default"
 _MAX_SECONDS = 9_000_000_000
 
 
-def _check_positive(name: str, value: float | None) -> None:
-    if value is not None and not 0 < value <= _MAX_SECONDS:
-        raise InvalidArgument(f"{name} is {value}: use a number above 0, or leave it out")
+# The most that a count in the log may be.
+_MAX_COUNT = 2**63 - 1
+
+
+def check_whole(name: str, value: object, least: int | None = None) -> None:
+    """Raises `InvalidArgument` for all but an int; a float or bool would not be read back."""
+    if type(value) is not int or (least is not None and value < least):
+        wanted = "a whole number" if least is None else f"a whole number, {least} or more"
+        raise InvalidArgument(f"{name} is {value!r}: use {wanted}")
+
+
+def check_seconds(
+    name: str, value: object, *, zero: bool = False, most: float = 1_000_000_000
+) -> None:
+    """Raises `InvalidArgument` for what is no number above 0 (or 0 itself), or too large."""
+    if (
+        not isinstance(value, int | float)
+        or isinstance(value, bool)
+        or not 0 <= value <= most
+        or not (value or zero)
+    ):
+        wanted = "0 or more" if zero else "a number above 0"
+        raise InvalidArgument(f"{name} is {value!r}: use {wanted}, {most:.0e} at most")
+
+
+def check_text(name: str, value: object) -> str:
+    """The text as a plain str. Raises `InvalidArgument` for what cannot be stored as UTF-8."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} is {value!r}: use a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument(
+            f"{name} holds characters that cannot be encoded as UTF-8: leave them out"
+        ) from exc
+    return str.__str__(value)  # not a subclass: the log takes none
+
+
+def check_list(name: str, values: object, of: str) -> Sequence[Any]:
+    """What can be gone through more than once. Raises `InvalidArgument` for one thing alone."""
+    if type(values) is list or type(values) is tuple:
+        return values
+    if isinstance(values, str | bytes | bytearray) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name} is one {type(values).__name__}: pass a list of {of}")
+    return tuple(values)
+
+
+def _check_optional_seconds(name: str, value: float | None) -> None:
+    if value is not None:
+        check_seconds(name, value, most=_MAX_SECONDS)
+
+
+def _check_count(name: str, value: int | None, least: int) -> None:
+    if value is not None and not least <= value <= _MAX_COUNT:
+        raise InvalidArgument(f"{name} is {value}: use {least} or more, or leave it out")
 
 
 def _check_types(config: msgspec.Struct) -> None:
@@ -35,7 +96,9 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     - `fifo`: messages of one group key are delivered one after the other.
     - `max_messages`, `max_bytes`: the bound. A publish is refused with ``queue_full`` when it
-      would leave any subscription with more than this unsettled.
+      would leave any subscription with more than this unsettled. `max_bytes` counts all that was
+      published since the oldest unsettled message, settled or not, by whole publish batches: one
+      message that nobody settles holds the bytes of all that follow it.
     - `retention_seconds`, `retention_messages`, `retention_bytes`: how much history is kept; what
       exceeds any of them is removed from the front. Unsettled messages are kept all the same,
       unless `retain_unsettled` is off: then they are settled as expired.
@@ -56,17 +119,15 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def check(self) -> None:
         """Raises `InvalidArgument`."""
         _check_types(self)
-        for name in (
-            "max_messages",
-            "max_bytes",
-            "retention_seconds",
-            "message_ttl_seconds",
-        ):
-            _check_positive(name, getattr(self, name))
-        for name in ("retention_messages", "retention_bytes", "dedup_window_seconds"):
-            value = getattr(self, name)
-            if value is not None and not 0 <= value <= _MAX_SECONDS**2:
-                raise InvalidArgument(f"{name} is {value}: use 0 or more, or leave it out")
+        _check_count("max_messages", self.max_messages, 1)
+        _check_count("max_bytes", self.max_bytes, 1)
+        _check_count("retention_messages", self.retention_messages, 0)
+        _check_count("retention_bytes", self.retention_bytes, 0)
+        _check_optional_seconds("retention_seconds", self.retention_seconds)
+        _check_optional_seconds("message_ttl_seconds", self.message_ttl_seconds)
+        check_seconds(
+            "dedup_window_seconds", self.dedup_window_seconds, zero=True, most=_MAX_SECONDS
+        )
 
 
 class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,12 +154,25 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     paused: bool = False
 
+    def __post_init__(self) -> None:
+        after: object = self.after
+        if isinstance(after, list):
+            msgspec.structs.force_setattr(self, "after", tuple(after))
+
     def check(self) -> None:
         """Raises `InvalidArgument`."""
+        if type(self.after) is not tuple:
+            raise InvalidArgument(f"after is {self.after!r}: pass a list of subscriptions' names")
+        if type(self.backoff) is not Backoff:
+            raise InvalidArgument(f"backoff is {self.backoff!r}: pass a Backoff")
         _check_types(self)
-        _check_positive("lease_seconds", self.lease_seconds)
-        _check_positive("max_in_flight", self.max_in_flight)
-        _check_positive("max_deliveries", self.max_deliveries)
+        for name in (*self.after, self.filter, self.on_dead_parent):
+            if name is not None and type(name) is not str:
+                # It would pass for a text until it is written.
+                raise InvalidArgument(f"{name!r} is a {type(name).__name__}: use a plain str")
+        _check_optional_seconds("lease_seconds", self.lease_seconds)
+        _check_count("max_in_flight", self.max_in_flight, 1)
+        _check_count("max_deliveries", self.max_deliveries, 1)
         if self.on_dead_parent not in ("hold", "cascade", "ignore"):
             raise InvalidArgument(
                 f"on_dead_parent is {self.on_dead_parent!r}: use hold, cascade or ignore"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from penstock.core import events as ev
+from penstock.core.config import check_text, check_whole
 from penstock.core.limits import MAX_REASON_CHARACTERS
 from penstock.core.machine import Machine
 from penstock.core.message import parse_message_id
@@ -102,6 +103,7 @@ def letters_of(queue: Queue, ids: Iterable[str] | None) -> list[int]:
         return found
     wanted = set()
     for id in ids:
+        check_text("an id", id)
         parsed = parse_message_id(id)
         if parsed is not None and queue.index_of(id) is not None:
             wanted.add(parsed.index)
@@ -145,6 +147,7 @@ def release(machine: Machine, queue_name: str, name: str, indexes: list[int], no
     """Let messages go that a dependency holds back. Raises `MessageNotFound` or `NotHeld`."""
     subscription = machine.subscription(queue_name, name)
     for index in indexes:
+        check_whole("an index", index)
         if not subscription.queue.holds(index):
             raise MessageNotFound(f"queue {queue_name!r} holds no message at index {index}")
         if (

@@ -8,7 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.core import events as ev
-from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.config import (
+    DEFAULT_SUBSCRIPTION,
+    QueueConfig,
+    SubscriptionConfig,
+    check_text,
+)
 from penstock.core.dead_letters import cascade
 from penstock.core.dependencies import check_dependencies
 from penstock.core.filters import compile_filter
@@ -47,7 +52,8 @@ Start = str | int | datetime
 
 
 def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) -> Queue:
-    check_name(name, "queue")
+    name = check_text("name", check_name(name, "queue"))
+    _check_kind(config, QueueConfig)
     config.check()
     if name in machine.queues:
         raise QueueExists(f"queue {name!r} exists already: use it, or alter it")
@@ -94,16 +100,14 @@ def purge_queue(machine: Machine, name: str, now_ns: int) -> int:
 
 def resolve_start(queue: Queue, start: Start) -> int:
     """The index a start position means now; raises `InvalidArgument`."""
-    if isinstance(start, bool):
-        raise InvalidArgument("start is a boolean: use earliest, latest, an index or a time")
-    if isinstance(start, int):
+    if type(start) is int:
         return min(max(start, queue.first), queue.next)
     if isinstance(start, datetime):
         index = queue.timeline.index_at_time(to_nanoseconds(start))
         return queue.next if index is None else max(index, queue.first)
-    if start == "earliest":
+    if isinstance(start, str) and start == "earliest":
         return queue.first
-    if start == "latest":
+    if isinstance(start, str) and start == "latest":
         return queue.next
     raise InvalidArgument(f"start is {start!r}: use earliest, latest, an index or a time")
 
@@ -126,6 +130,7 @@ def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
     """Raises what makes a definition unacceptable."""
     check_name(name, "subscription")
+    _check_kind(config, SubscriptionConfig)
     config.check()
     if config.filter is not None:
         compile_filter(config.filter)
@@ -162,7 +167,7 @@ def create_subscription(
             at_ns=now_ns,
             subscription_id=subscription_id,
             queue_id=queue.id,
-            name=name,
+            name=check_text("name", name),
             config=config,
             start=max(start, queue.first),
             since=backfill[0] if backfill else queue.next,
@@ -231,6 +236,12 @@ def seek(
         )
     )
     cascade(machine, subscription, now_ns)
+
+
+def _check_kind(config: object, kind: type[Any]) -> None:
+    # Exactly that class: any other is written with fields that cannot be read back.
+    if type(config) is not kind:
+        raise InvalidArgument(f"a config is {type(config).__name__}: pass a {kind.__name__}")
 
 
 def _changed(config: Config, changes: dict[str, Any]) -> Config:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.core import events as ev
+from penstock.core.config import check_seconds, check_whole
 from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.retention import end_leases, expire
 from penstock.core.runs import Run
 from penstock.core.subscription import Subscription, cut
-from penstock.errors import InvalidArgument, MessageNotFound, NotLeased
+from penstock.errors import MessageNotFound, NotLeased
 
 __all__ = ["Handout", "ask_again", "poll", "receive"]
 
@@ -38,10 +39,9 @@ def receive(
     ``lease_seconds`` overrides the subscription's own.
     """
     subscription = machine.subscription(queue_name, name)
-    if limit < 1:
-        raise InvalidArgument(f"limit is {limit}: use 1 or more")
-    if lease_seconds is not None and not 0 < lease_seconds <= 1e9:
-        raise InvalidArgument(f"lease_seconds is {lease_seconds}: use a number above 0")
+    check_whole("limit", limit, 1)
+    if lease_seconds is not None:
+        check_seconds("lease_seconds", lease_seconds)
     _settle_what_is_due(machine, subscription, now_ns)
     if subscription.config.paused:
         return None
@@ -111,8 +111,8 @@ def poll(
     `ask_again`. The range ends early before a message that may not be delivered yet.
     """
     subscription = machine.subscription(queue_name, name)
-    if start < 0 or count < 1:
-        raise InvalidArgument(f"start is {start} and count {count}: use start >= 0, count >= 1")
+    check_whole("start", start, 0)
+    check_whole("count", count, 1)
     _settle_what_is_due(machine, subscription, now_ns)
     if subscription.config.paused:
         return None
@@ -167,9 +167,11 @@ def ask_again(machine: Machine, queue_name: str, name: str, index: int, now_ns: 
     """Deliver one particular message once more, at the consumer's request.
 
     It must have been given out before, or be passed over by a poll, and not be settled. Its former
-    lease ends. Raises `MessageNotFound`, or `NotLeased` also while the subscription is paused.
+    lease ends. Raises `MessageNotFound`, or `NotLeased` also while the subscription is paused or
+    has as many in flight as it may.
     """
     subscription = machine.subscription(queue_name, name)
+    check_whole("index", index)
     if not subscription.queue.holds(index) or index not in subscription.feed.matched:
         raise MessageNotFound(f"queue {queue_name!r} holds no message {index} for {name!r}")
     _settle_what_is_due(machine, subscription, now_ns)
@@ -184,5 +186,10 @@ def ask_again(machine: Machine, queue_name: str, name: str, index: int, now_ns: 
     if index in subscription.leases:
         machine.emit(
             ev.LeaseExpired(at_ns=now_ns, subscription_id=subscription.id, runs=[index, index + 1])
+        )
+    elif len(subscription.leases) >= subscription.config.max_in_flight:
+        raise NotLeased(
+            f"subscription {name!r} has {len(subscription.leases)} messages in flight, which is "
+            "its max_in_flight: settle some first"
         )
     return _lease(machine, subscription, [(index, index + 1)], None, now_ns)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+from penstock.core.config import check_text
 from penstock.core.limits import (
     MAX_BODY_BYTES,
     MAX_ENVELOPE_BYTES,
@@ -45,7 +46,9 @@ def to_datetime(time_ns: int) -> datetime:
 
 def to_nanoseconds(moment: datetime) -> int:
     """Nanoseconds since 1970; raises `InvalidArgument` for one without a zone or beyond 64 bits."""
-    if moment.tzinfo is None:
+    if not isinstance(moment, datetime):
+        raise InvalidArgument(f"the time {moment!r} is a {type(moment).__name__}: pass a datetime")
+    if moment.utcoffset() is None:
         raise InvalidArgument(
             f"the time {moment.isoformat()} has no zone: pass an aware datetime, "
             "for example datetime.now(UTC)"
@@ -145,40 +148,60 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     def envelope(self) -> Envelope:
         """Checked; raises `InvalidArgument`. `PLAIN` itself when nothing is set."""
-        if not (
-            self.attributes
-            or self.topic
-            or self.priority
-            or self.not_before
-            or self.expires_at
-            or self.group_key
-            or self.dedup_key
-            or self.content_type is not DEFAULT_CONTENT_TYPE
+        if (
+            self.topic is None
+            and self.not_before is None
+            and self.expires_at is None
+            and self.group_key is None
+            and self.dedup_key is None
+            and self.content_type is DEFAULT_CONTENT_TYPE
+            and type(self.priority) is int
+            and not self.priority
+            and type(self.attributes) is dict
+            and not self.attributes
         ):
             return PLAIN
-        return self._checked_envelope()
+        envelope = self._checked_envelope()
+        return PLAIN if envelope == PLAIN else envelope
 
     def _checked_envelope(self) -> Envelope:
         priority = self.priority
         if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
             raise InvalidArgument(f"priority is {priority!r}: use 0 to {MAX_PRIORITY}")
-        for name in ("topic", "group_key", "dedup_key", "content_type"):
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, str):
-                raise InvalidArgument(f"{name} is {value!r}: use a text")
-        for key, text in self.attributes.items():
-            if not isinstance(key, str) or not isinstance(text, str):
-                raise InvalidArgument(f"attribute {key!r} is {text!r}: names and values are texts")
         return Envelope(
-            content_type=self.content_type,
-            attributes=dict(self.attributes),
-            topic=self.topic or None,
+            content_type=_plain_text("content_type", self.content_type),
+            attributes=_plain_texts(self.attributes),
+            topic=_optional_text("topic", self.topic),
             priority=priority,
-            not_before_ns=to_nanoseconds(self.not_before) if self.not_before else None,
-            expires_at_ns=to_nanoseconds(self.expires_at) if self.expires_at else None,
-            group_key=self.group_key or None,
-            dedup_key=self.dedup_key or None,
+            not_before_ns=None if self.not_before is None else to_nanoseconds(self.not_before),
+            expires_at_ns=None if self.expires_at is None else to_nanoseconds(self.expires_at),
+            group_key=_optional_text("group_key", self.group_key),
+            dedup_key=_optional_text("dedup_key", self.dedup_key),
         )
+
+
+def _plain_text(name: str, value: object) -> str:
+    # Whether it can be encoded shows when the envelope is.
+    return value if type(value) is str else check_text(name, value)
+
+
+def _optional_text(name: str, value: object) -> str | None:
+    """An empty one is none."""
+    return None if value is None else _plain_text(name, value) or None
+
+
+def _plain_texts(attributes: object) -> dict[str, str]:
+    """A copy, so that it stays as it was checked."""
+    if not isinstance(attributes, Mapping):
+        raise InvalidArgument(f"attributes are {attributes!r}: pass a dict of texts")
+    copy = dict(attributes)
+    for key, text in copy.items():
+        if type(key) is not str or type(text) is not str:
+            return {
+                check_text("the name of an attribute", key): check_text(f"attribute {key!r}", text)
+                for key, text in copy.items()
+            }
+    return copy
 
 
 def check_body(body: object) -> None:
@@ -260,7 +283,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def attributes(self) -> dict[str, str]:
-        return self.envelope.attributes
+        """A copy each time: the envelope may be shared with other messages and consumers."""
+        return self.envelope.attributes.copy()
 
     @property
     def topic(self) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import overload
 
 from penstock.core import events as ev
+from penstock.core.config import check_list
 from penstock.core.filters import Match, Subject
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, MAX_BODY_BYTES
 from penstock.core.machine import Machine
@@ -42,6 +43,8 @@ class NewBatch:
 
 def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
     """Raises `InvalidArgument`, `MessageTooLarge` or `BatchTooLarge`."""
+    if type(messages) is not list:
+        messages = check_list("the batch", messages, "bytes or NewMessage")
     if len(messages) > MAX_BATCH_MESSAGES:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
@@ -57,10 +60,11 @@ def _prepare_each(messages: Sequence[NewMessage | bytes]) -> NewBatch:
     envelopes: list[Envelope] = []
     for message in messages:
         if isinstance(message, bytes):
-            bodies.append(message)
+            bodies.append(bytes(message))
             envelopes.append(PLAIN)
         elif isinstance(message, NewMessage):
-            bodies.append(message.body)
+            check_body(message.body)
+            bodies.append(bytes(message.body))
             envelopes.append(message.envelope())
         else:
             raise InvalidArgument(
@@ -108,6 +112,11 @@ class PublishResult(Sequence[PublishedMessage]):
         self._salt = salt
         self._duplicates = duplicates
         self.durability = "memory"
+
+    def __repr__(self) -> str:
+        indexes = self._indexes
+        where = f", indexes {indexes[0]} to {indexes[-1]}" if len(indexes) else ""
+        return f"<PublishResult: {len(indexes)} messages{where}, durability {self.durability}>"
 
     def __len__(self) -> int:
         return len(self._indexes)

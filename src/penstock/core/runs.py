@@ -83,10 +83,6 @@ class Runs:
         twin.count = self.count
         return twin
 
-    def indexes(self) -> Iterator[int]:
-        for start, stop in self:
-            yield from range(start, stop)
-
     def add(self, start: int, stop: int) -> int:
         """Include a run. Returns how many of its indexes were new."""
         if start >= stop:

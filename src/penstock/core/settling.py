@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from penstock.core import events as ev
+from penstock.core.config import check_list, check_seconds, check_text, check_whole
 from penstock.core.dead_letters import bury_or
 from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
@@ -23,6 +24,7 @@ __all__ = [
     "ack_up_to",
     "check_delay",
     "check_extension",
+    "check_reason",
     "check_targets",
     "extend",
     "nack",
@@ -51,6 +53,7 @@ def ack(
     else got the message. By id: whatever state it is in. Both are idempotent.
     """
     subscription = machine.subscription(queue_name, name)
+    targets = _listed(targets)
     done = _all_leased(subscription, targets)
     if done is not None:
         outcomes = [Outcome.DONE] * len(done)
@@ -62,10 +65,16 @@ def ack(
             if outcome is Outcome.DONE:
                 done.append(index)
     if done:
-        machine.emit(
-            ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(runs_of(done)))
-        )
+        runs = ev.flat(runs_of(done))
+        if set(map(type, runs)) != {int}:
+            # A delivery that somebody made up. Only the bounds are written, so only they count.
+            raise InvalidArgument("the index of a delivery is no int: pass deliveries as they came")
+        machine.emit(ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=runs))
     return outcomes
+
+
+def _listed(targets: object) -> Sequence[Target]:
+    return check_list("targets", targets, "deliveries, receipts or message ids")
 
 
 def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
@@ -96,7 +105,12 @@ def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:
 def _find(subscription: Subscription, target: Target) -> tuple[int | None, int | None]:
     """Index and epoch that a target names; no epoch for a message id."""
     if isinstance(target, Delivery):
+        check_whole("the index of a delivery", target.index)
         receipt = Receipt(target.subscription_id, target.index, target.epoch)
+    elif not isinstance(target, str):
+        raise InvalidArgument(
+            f"a target is {type(target).__name__}: pass deliveries, receipts or message ids"
+        )
     elif len(target) == 36 and target[8] == "-":
         return subscription.queue.index_of(target), None
     else:
@@ -129,6 +143,7 @@ def ack_up_to(machine: Machine, queue_name: str, name: str, index: int, now_ns: 
     What a dependency still holds back is left: it was never given out.
     """
     subscription = machine.subscription(queue_name, name)
+    check_whole("index", index)
     stop = min(index, subscription.queue.next)
     runs = list(subscription.unsettled_within(subscription.floor, stop))
     if subscription.parents:
@@ -153,7 +168,8 @@ def nack(
     """
     subscription = machine.subscription(queue_name, name)
     check_delay(delay_seconds)
-    reason = reason[:MAX_REASON_CHARACTERS]
+    reason = check_reason(reason)
+    targets = _listed(targets)
     outcomes, indexes = _leased(machine, subscription, targets, now_ns)
     backoff = subscription.config.backoff
     again: list[int] = []
@@ -190,6 +206,7 @@ def extend(
     """Make the deliveries' leases end this many seconds from now."""
     subscription = machine.subscription(queue_name, name)
     check_extension(seconds)
+    targets = _listed(targets)
     outcomes, indexes = _leased(machine, subscription, targets, now_ns)
     if indexes:
         machine.emit(
@@ -204,19 +221,23 @@ def extend(
 
 
 def check_targets(subscription: Subscription, targets: Sequence[Target]) -> None:
-    """Raises `InvalidReceipt` where settling these would."""
-    for target in targets:
+    """Raises `InvalidReceipt` or `InvalidArgument` where settling these would."""
+    for target in _listed(targets):
         _find(subscription, target)
 
 
 def check_delay(delay_seconds: float | None) -> None:
-    if delay_seconds is not None and not 0 <= delay_seconds <= 1e9:
-        raise InvalidArgument(f"delay_seconds is {delay_seconds}: use 0 or more")
+    if delay_seconds is not None:
+        check_seconds("delay_seconds", delay_seconds, zero=True)
 
 
 def check_extension(seconds: float) -> None:
-    if not 0 < seconds <= 1e9:
-        raise InvalidArgument(f"seconds is {seconds}: use a number above 0")
+    check_seconds("seconds", seconds)
+
+
+def check_reason(reason: object) -> str:
+    """The part of it that is kept."""
+    return check_text("reason", reason)[:MAX_REASON_CHARACTERS]
 
 
 def _leased(

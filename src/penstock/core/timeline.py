@@ -143,17 +143,17 @@ class Timeline:
 
     def load(self, part: TimelinePart) -> None:
         """Append what `dump` gave."""
+        before = array("Q", part.before)
+        shift = self.bytes_total - before[0] if len(self) and before else 0
         self._firsts.frombytes(part.firsts)
         self._created.frombytes(part.created)
-        before = array("Q", part.before)
-        shift = self.bytes_total - before[0] if before else 0
-        if shift > 0:
+        if shift:
             # It was made by reading one segment, which cannot know what came before.
             before = array("Q", (size + shift for size in before))
         self._before.extend(before)
         self._locators.frombytes(part.locators)
         self._lengths.frombytes(part.lengths)
-        self.bytes_total = part.bytes_total + max(shift, 0)
+        self.bytes_total = part.bytes_total + shift
 
 
 class TimelinePart(NamedTuple):

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
 from http import HTTPStatus
 
-from blacksheep import Application, Request, Response
+from blacksheep import Application, Request, Response, Router
 from prometheus_client import CollectorRegistry, Histogram
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
-from penstock.http.auth import Authenticator, Role, User, hash_password
+from penstock.http.auth import Authenticator, Role
 from penstock.http.errors import Refused
-from penstock.http.gate import Gate, RateLimit, Route
+from penstock.http.gate import Gate, Handler, RateLimit, Route
 from penstock.http.lightq import LightQ
+from penstock.http.openapi import Documents
+from penstock.http.operations import OPERATIONS
 from penstock.http.ops import Ops
+from penstock.http.subscribers import Subscribers
+from penstock.http.users import open_users
+from penstock.http.v1 import native_routes
 from penstock.settings import Settings
 
 __all__ = ["create_app"]
@@ -24,8 +31,10 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     """An ASGI application. It neither opens nor closes the broker."""
     clock = clock or SystemClock()
     registry = CollectorRegistry()
+    users = open_users(settings)
+    authenticator = Authenticator(users, monotonic=time.monotonic)
     gate = Gate(
-        authenticator=Authenticator(_users(settings), monotonic=time.monotonic),
+        authenticator=authenticator,
         limits={
             "push": RateLimit(settings.push_per_second, clock),
             "pop": RateLimit(settings.pop_per_second, clock),
@@ -38,19 +47,53 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
         ),
         clock=clock,
     )
-    app = Application()
-    for route in [*LightQ(broker, settings).routes(), *Ops(broker, registry).routes()]:
+    routes = [
+        *LightQ(broker, settings).routes(),
+        *native_routes(broker),
+        *Subscribers(users, authenticator).routes(),
+        *Ops(broker, registry).routes(),
+    ]
+    routes = [_described(route) for route in routes]
+    routes += Documents(routes).routes()
+    # A router of its own: the framework's default one is shared by all applications of a process.
+    app = Application(router=Router())
+    for route in routes:
         app.router.add(route.method, route.path, gate.guard(route))
-    app.router.fallback = gate.guard(Route("*", "*", _not_found, role=None))
+    app.router.fallback = _fallback(gate, routes)
     return app
 
 
-def _users(settings: Settings) -> dict[str, User]:
-    return {
-        settings.user_username: User(hash_password(settings.user_password), Role.USER),
-        settings.admin_username: User(hash_password(settings.admin_password), Role.ADMIN),
-    }
+def _described(route: Route) -> Route:
+    if route.operation is not None:
+        return route
+    return route._replace(operation=OPERATIONS.get((route.method, route.path)))
 
 
-async def _not_found(request: Request) -> Response:
-    raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.method} for this path")
+def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
+    """For what no route matches: 405 if another method would, else 404."""
+    methods: dict[str, list[str]] = {}
+    for route in routes:
+        methods.setdefault(route.path, []).append(route.method)
+    known = [
+        (re.compile(re.sub(r"\{\w+\}", "[^/]+", path) + "/?", re.IGNORECASE), ", ".join(allowed))
+        for path, allowed in methods.items()
+    ]
+
+    async def refuse(request: Request) -> Response:
+        path = request.path
+        for pattern, allowed in known:
+            if pattern.fullmatch(path):
+                raise Refused(
+                    HTTPStatus.METHOD_NOT_ALLOWED,
+                    f"there is no {request.method} for this path, but {allowed}",
+                    {b"Allow": allowed.encode()},
+                )
+        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this path")
+
+    native = gate.guard(Route("*", "*", refuse, role=Role.USER, is_native=True))
+    other = gate.guard(Route("*", "*", refuse, role=Role.USER))
+
+    async def fallback(request: Request) -> Response:
+        return await (native if request.path.startswith("/v1/") else other)(request)
+
+    return fallback

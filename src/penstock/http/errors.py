@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from http import HTTPStatus
 
+import msgspec
+
 from penstock import errors
 from penstock.core.message import to_datetime
 
-__all__ = ["Refused", "error_body", "status_of"]
+__all__ = ["Problem", "Refused", "error_body", "problem_body", "status_of"]
 
 # By the nearest class in the error tree.
 _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
@@ -54,3 +56,28 @@ def error_body(
         "requestId": request_id,
         "code": code,
     }
+
+
+class Problem(msgspec.Struct, kw_only=True):
+    """An error as RFC 9457 has it. `code` is stable: programs may compare it."""
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    instance: str
+    code: str
+    request_id: str
+
+
+def problem_body(
+    status: HTTPStatus, message: str, *, code: str, path: str, request_id: str
+) -> Problem:
+    return Problem(
+        title=status.phrase,
+        status=int(status),
+        detail=message,
+        instance=path,
+        code=code,
+        request_id=request_id,
+    )

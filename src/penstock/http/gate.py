@@ -16,31 +16,41 @@ from prometheus_client import Histogram
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
-from penstock.http.auth import Authenticator, Role, TooManyFailures
-from penstock.http.errors import Refused, error_body, status_of
+from penstock.http.auth import Authenticator, Identity, Role, TooManyFailures
+from penstock.http.errors import Refused, error_body, problem_body, status_of
+from penstock.http.operation import Operation
 
 __all__ = ["Gate", "Handler", "RateLimit", "Route", "answer"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 _JSON = b"application/json"
+_PROBLEM = b"application/problem+json"
 _MAX_ID_CHARACTERS = 128
 
 logger = structlog.get_logger("penstock.http")
 
 
 class Route(NamedTuple):
-    """`role` None is open to everybody. `limit` names the rate limit that applies, if any."""
+    """`role` None is open to everybody. `limit` names the rate limit that applies, if any.
+
+    Errors are told as problems (RFC 9457) where the route `is_native`, else as LightQ does.
+    """
 
     method: str
     path: str
     handler: Handler
     role: Role | None = Role.USER
     limit: str | None = None
+    operation: Operation | None = None
+    is_native: bool = False
 
 
-def answer(status: HTTPStatus, value: object) -> Response:
-    return Response(status, content=Content(_JSON, msgspec.json.encode(value)))
+_encode = msgspec.json.Encoder().encode
+
+
+def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Response:
+    return Response(status, content=Content(content_type, _encode(value)))
 
 
 class RateLimit:
@@ -76,9 +86,12 @@ class Gate:
         self._authenticator = authenticator
         self._clock = clock
         self._limits = limits
+        self._user_limits: dict[Identity, RateLimit] = {}
         self._seconds = seconds
 
     def guard(self, route: Route) -> Handler:
+        refuse = self._problem if route.is_native else self._refusal
+
         async def guarded(request: Request) -> Response:
             began = time.perf_counter()
             request_id = _request_id(request)
@@ -86,23 +99,26 @@ class Gate:
                 await self._admit(request, route)
                 response = await route.handler(request)
             except PenstockError as exc:
-                response = self._refusal(status_of(exc), str(exc), exc.code, request, request_id)
+                response = refuse(status_of(exc), str(exc), exc.code, request, request_id)
                 if response.status in (429, 503):
                     response.add_header(b"Retry-After", b"1")
             except Refused as exc:
                 code = exc.status.name.lower()
-                response = self._refusal(exc.status, str(exc), code, request, request_id)
+                response = refuse(exc.status, str(exc), code, request, request_id)
                 for name, value in exc.headers.items():
                     response.add_header(name, value)
             except Exception:
                 logger.exception("a request failed", request_id=request_id, path=route.path)
                 message = "an unexpected error; the server's log has it under this request id"
                 status = HTTPStatus.INTERNAL_SERVER_ERROR
-                response = self._refusal(status, message, "internal_error", request, request_id)
+                response = refuse(status, message, "internal_error", request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
             self._tell(request, route, response.status, request_id, time.perf_counter() - began)
             return response
 
+        # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
+        # what it returns.
+        guarded.__annotations__["return"] = Response
         return guarded
 
     async def _admit(self, request: Request, route: Route) -> None:
@@ -124,12 +140,25 @@ class Gate:
                 )
             if identity.role < route.role:
                 raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
+            if identity.requests_per_second > 0 and not self._admits(identity):
+                raise Refused(
+                    HTTPStatus.TOO_MANY_REQUESTS,
+                    f"more than the allowed {identity.requests_per_second} requests a second",
+                    {b"Retry-After": b"1"},
+                )
         if route.limit is not None and not self._limits[route.limit].admits():
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"more than the allowed {route.limit} requests a second",
                 {b"Retry-After": b"1"},
             )
+
+    def _admits(self, identity: Identity) -> bool:
+        limit = self._user_limits.get(identity)
+        if limit is None:
+            limit = RateLimit(identity.requests_per_second, self._clock)
+            self._user_limits[identity] = limit
+        return limit.admits()
 
     def _tell(
         self, request: Request, route: Route, status: int, request_id: str, seconds: float
@@ -154,11 +183,21 @@ class Gate:
             status,
             message,
             code=code,
-            path=request.url.path.decode("utf-8", "replace"),
+            path=_path(request),
             request_id=request_id,
             now_ns=self._clock.now_ns(),
         )
         return answer(status, body)
+
+    def _problem(
+        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+    ) -> Response:
+        body = problem_body(status, message, code=code, path=_path(request), request_id=request_id)
+        return answer(status, body, _PROBLEM)
+
+
+def _path(request: Request) -> str:
+    return request.url.path.decode("utf-8", "replace")
 
 
 def _request_id(request: Request) -> str:

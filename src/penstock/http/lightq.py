@@ -6,6 +6,7 @@ exist makes it. Where the two documents differ, LightQ's stands.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 
@@ -15,7 +16,12 @@ from blacksheep import Request, Response
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.dead_letters import MAX_DELIVERIES_REASON
-from penstock.core.limits import MAX_BODY_BYTES, MAX_PRIORITY, check_name
+from penstock.core.limits import (
+    DEAD_LETTER_SUFFIX,
+    MAX_BODY_BYTES,
+    MAX_PRIORITY,
+    check_name,
+)
 from penstock.core.message import DEFAULT_CONTENT_TYPE, Message, NewMessage, PublishedMessage
 from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
@@ -86,7 +92,10 @@ class LightQ:
         settings = self._settings
         try:
             await self._broker.create_queue(
-                group, retention_seconds=settings.retention_minutes * 60
+                group,
+                retention_seconds=settings.retention_minutes * 60,
+                # As LightQ's TTL does, whether or not somebody has consumed it.
+                message_ttl_seconds=settings.retention_minutes * 60,
             )
         except QueueExists:
             return  # somebody else was faster
@@ -141,6 +150,7 @@ class LightQ:
         [outcome] = await self._broker.nack(group, [message.id], delay_seconds=0, reason=reason)
         if outcome is Outcome.ALREADY_SETTLED:
             raise MessageNotFound("the message is consumed already")
+        await self._limit_letters(group)
         return Response(_OK)
 
     async def extend(self, request: Request) -> Response:
@@ -178,6 +188,7 @@ class LightQ:
     async def dlq_view(self, request: Request) -> Response:
         group = _group(request)
         limit = _number(request, "limit", 50, low=1, high=1000)
+        await self._limit_letters(group)
         try:
             letters = await self._broker.dead_letters(group, limit=limit)
         except QueueNotFound:
@@ -193,6 +204,15 @@ class LightQ:
             return answer(_OK, await self._broker.replay(group, ids))
         except QueueNotFound:
             return answer(_OK, 0)
+
+    async def _limit_letters(self, group: str) -> None:
+        """Their queue is made with the first of them, so that it cannot be told earlier."""
+        minutes = self._settings.dead_letter_minutes
+        if minutes is not None:
+            with suppress(QueueNotFound):
+                await self._broker.alter_queue(
+                    group + DEAD_LETTER_SUFFIX, message_ttl_seconds=minutes * 60
+                )
 
 
 # Requests.

@@ -1,22 +1,31 @@
-"""What operators look at: health, and figures for Prometheus."""
+"""What operators look at and turn: health, figures for Prometheus, the log's level."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from http import HTTPStatus
 
+import msgspec
 from blacksheep import Content, Request, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.broker import Broker
 from penstock.core.stats import QueueStats
+from penstock.errors import InvalidArgument, NotFound
 from penstock.http.auth import Role
+from penstock.http.body import read_body
 from penstock.http.gate import Route, answer
+from penstock.logs import LEVELS, Level, level, set_level
 
 __all__ = ["Ops"]
 
+_LEVEL_NAMES: dict[str, Level] = {name.upper(): name for name in LEVELS} | {"WARN": "warning"}
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class _LevelChange(msgspec.Struct, frozen=True, rename="camel"):
+    configured_level: str
 
 
 class Ops:
@@ -32,6 +41,8 @@ class Ops:
             Route("GET", "/readyz", self.ready, role=None),
             Route("GET", "/actuator/health", self.health, role=None),
             Route("GET", "/metrics", self.metrics, Role.USER),
+            Route("GET", "/actuator/loggers", self.loggers, Role.ADMIN),
+            Route("POST", "/actuator/loggers/{name}", self.set_level, Role.ADMIN),
         ]
 
     async def alive(self, request: Request) -> Response:
@@ -55,6 +66,24 @@ class Ops:
         figures = CollectorRegistry()
         figures.register(_Figures(queues))
         return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
+
+    async def loggers(self, request: Request) -> Response:
+        root = {"configuredLevel": level().upper(), "effectiveLevel": level().upper()}
+        names = [name.upper() for name in reversed(LEVELS)]
+        return answer(HTTPStatus.OK, {"levels": names, "loggers": {"ROOT": root}})
+
+    async def set_level(self, request: Request) -> Response:
+        """There is one logger, called ROOT; Spring's path and body are understood."""
+        if ((request.route_values or {}).get("name") or "").upper() != "ROOT":
+            raise NotFound("there is one logger, ROOT")
+        try:
+            change = msgspec.json.decode(await read_body(request, 1000), type=_LevelChange)
+            set_level(_LEVEL_NAMES[change.configured_level.upper()])
+        except (msgspec.DecodeError, UnicodeError, KeyError):
+            raise InvalidArgument(
+                f'send {{"configuredLevel": ...}} with one of {", ".join(_LEVEL_NAMES)}'
+            ) from None
+        return Response(HTTPStatus.NO_CONTENT)
 
 
 class _Figures:

@@ -37,6 +37,10 @@ __all__ = ["EmbeddedStore", "MessageJournal"]
 
 logger = logging.getLogger(__name__)
 
+# About what the events of a command take, and what each of its targets adds.
+_EVENT_BYTES = 256
+_TARGET_BYTES = 64
+
 # How many messages are read at a time where there may be any number of them.
 _CHUNK = 1000
 
@@ -60,8 +64,12 @@ class MessageJournal(MessageSource, Protocol):
         """Whether there is space for a publish of this many bytes."""
         ...
 
+    def has_settle_room(self, size: int) -> bool:
+        """Whether there is space for other events of this many bytes."""
+        ...
+
     async def make_room(self, size: int) -> None:
-        """Returns when there is; raises `DiskFull`."""
+        """Returns when there is space for either; raises `DiskFull`."""
         ...
 
     def submit(self) -> asyncio.Future[None] | None:
@@ -85,6 +93,7 @@ class EmbeddedStore:
         )
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     @property
     def durability(self) -> base.Durability:
@@ -99,6 +108,12 @@ class EmbeddedStore:
             raise StorageClosed("the store was closed: open it again")
         return self.machine.advance(self._clock.now_ns())
 
+    async def _admit(self, targets: int = 0) -> None:
+        """Before any command but a publish: refuse it while nothing has changed yet."""
+        size = _EVENT_BYTES + _TARGET_BYTES * targets
+        if not self._journal.has_settle_room(size):
+            await self._journal.make_room(size)
+
     async def _commit(self) -> None:
         committed = self._journal.submit()
         if committed is not None:
@@ -107,6 +122,7 @@ class EmbeddedStore:
     # Definitions.
 
     async def define(self, change: base.Change) -> None:
+        await self._admit()
         machine = self.machine
         now_ns = self._now()
         match change:
@@ -183,9 +199,9 @@ class EmbeddedStore:
     # Messages.
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        size = self._gathering.size + batch.size
-        if not self._journal.has_room(size):
-            await self._journal.make_room(size)
+        while not self._journal.has_room(self._gathering.size + batch.size):
+            # Others may take what there is while this one waits, so it looks again.
+            await self._journal.make_room(self._gathering.size + batch.size)
         result = await self._gathering.add(queue, batch)
         result.durability = self._journal.durability
         return result
@@ -196,16 +212,19 @@ class EmbeddedStore:
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
     ) -> list[Delivery]:
+        await self._admit()
         handout = delivery.receive(
             self.machine, queue, subscription, limit, lease_seconds, self._now()
         )
         return await self._hand_out(handout)
 
     async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+        await self._admit()
         handout = delivery.poll(self.machine, queue, subscription, start, count, self._now())
         return await self._hand_out(handout)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+        await self._admit()
         handout = delivery.ask_again(self.machine, queue, subscription, index, self._now())
         deliveries = await self._hand_out(handout)
         if not deliveries:
@@ -225,6 +244,7 @@ class EmbeddedStore:
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
+        await self._admit(sum(map(_target_count, settlements)))
         machine = self.machine
         now_ns = self._now()
         if len(settlements) > 1:
@@ -309,6 +329,7 @@ class EmbeddedStore:
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
+        await self._admit()
         command = dead_letters.replay if action == "replay" else dead_letters.discard
         count = command(self.machine, queue, ids, self._now())
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
@@ -316,6 +337,7 @@ class EmbeddedStore:
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+        await self._admit()
         dead_letters.release(self.machine, queue, subscription, list(indexes), self._now())
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
@@ -344,6 +366,7 @@ class EmbeddedStore:
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""
+        await self._admit()
         now_ns = self._now()
         retention.tick(self.machine, now_ns)
         for queue in self.machine.queues.values():
@@ -362,11 +385,17 @@ class EmbeddedStore:
             except StorageError as exc:
                 # Whoever uses the store is told by its own call; time goes on for the others.
                 logger.error("the regular work of the store failed: %s", exc)
+            except Exception:
+                logger.exception("the regular work of the store failed")
 
     async def close(self) -> None:
-        if self._closed:
-            return
-        self._closed = True
+        if self._closing is None:
+            self._closed = True
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # Shielded: it comes to its end whether or not this caller waits for it.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
             await asyncio.gather(self._ticker, return_exceptions=True)
@@ -398,3 +427,7 @@ def _matches(compiled: Filter, queue: Queue, message: Message) -> bool:
         queue, message.index, message.created_at_ns, message.body, message.envelope
     )
     return compiled.matches(subject) is Match.YES
+
+
+def _target_count(settlement: base.Settlement) -> int:
+    return 1 if isinstance(settlement, base.AckUpTo) else len(settlement.targets)

@@ -51,6 +51,7 @@ class Gathering:
         self.size = 0  # bytes that have gathered
 
     def add(self, queue: str, batch: NewBatch) -> asyncio.Future[PublishResult]:
+        hash(queue)  # one that cannot be a name must fail here, not among the others
         if self._loop is None:
             # Asked once: it costs a system call.
             self._loop = asyncio.get_running_loop()
@@ -62,7 +63,7 @@ class Gathering:
         return answer
 
     def flush(self) -> None:
-        """Publish what has gathered."""
+        """Publish what has gathered. Every caller is answered, whatever happens to the others."""
         calls, self._calls = self._calls, []
         self.size = 0
         answered: list[tuple[_Call, PublishResult]] = []
@@ -91,7 +92,7 @@ class Gathering:
                 result = publish(self._machine, queue.name, batch, now_ns)
                 self._on_published(queue.name, len(result))
                 return _shares(calls, result)
-        except PenstockError as exc:
+        except Exception as exc:
             for call in calls:
                 _reject(call.answer, exc)
             return []
@@ -100,7 +101,7 @@ class Gathering:
         for call in calls:
             try:
                 result = publish(self._machine, call.queue, call.batch, now_ns)
-            except PenstockError as exc:
+            except Exception as exc:
                 _reject(call.answer, exc)
             else:
                 self._on_published(call.queue, len(result))

@@ -52,6 +52,9 @@ class _MemoryJournal:
     def has_room(self, size: int) -> bool:
         return True
 
+    def has_settle_room(self, size: int) -> bool:
+        return True
+
     async def make_room(self, size: int) -> None:
         return
 

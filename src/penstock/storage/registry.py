@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from penstock.clock import Clock
-from penstock.errors import InvalidArgument, UnknownBackend
+from penstock.core.config import check_whole
+from penstock.errors import InvalidArgument, StorageError, UnknownBackend
 from penstock.storage.base import Store
+
+if TYPE_CHECKING:
+    from penstock.storage.wal.files import DiskFiles
 
 __all__ = ["open_store"]
 
@@ -22,11 +28,13 @@ async def open_store(
     clock: Clock | None = None,
     rng: Random | None = None,
 ) -> Store:
-    """``memory:``, ``wal:<directory>``, or just a directory.
+    """``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
 
-    ``sync`` is ``always``, ``interval`` or ``never``. Raises `UnknownBackend` and whatever the
-    backend raises at start.
+    ``sync`` is ``always``, ``interval`` or ``never``. Raises `UnknownBackend`, `StorageError` for
+    a directory that cannot be used, and whatever the backend raises at start.
     """
+    if not isinstance(url, str):
+        raise InvalidArgument(f"the store's url is {url!r}: use a text, for example wal:./data")
     scheme, found, rest = url.partition(":")
     if not found or len(scheme) == 1 or scheme.startswith((".", "/")):
         scheme, rest = "wal", url
@@ -55,7 +63,6 @@ async def _open_wal(
     clock: Clock | None,
     rng: Random | None,
 ) -> Store:
-    from penstock.storage.wal.files import DiskFiles
     from penstock.storage.wal.log import (
         DEFAULT_SEGMENT_BYTES,
         MAX_SEGMENT_BYTES,
@@ -66,21 +73,50 @@ async def _open_wal(
 
     if not path:
         raise UnknownBackend("wal: needs a directory, for example wal:./data")
+    if path.startswith("//") and not path.startswith("///"):
+        raise UnknownBackend(
+            f"wal:{path} names a host, and a directory has none: use wal:./data or wal:/srv/data"
+        )
     try:
         mode = SyncMode(sync)
     except ValueError:
         raise InvalidArgument(f"sync is {sync!r}: use always, interval or never") from None
-    if segment_bytes is not None and not MIN_SEGMENT_BYTES <= segment_bytes <= MAX_SEGMENT_BYTES:
+    if segment_bytes is None:
+        segment_bytes = DEFAULT_SEGMENT_BYTES
+    check_whole("segment_bytes", segment_bytes, MIN_SEGMENT_BYTES)
+    if segment_bytes > MAX_SEGMENT_BYTES:
         raise InvalidArgument(
             f"segment_bytes is {segment_bytes}: use {MIN_SEGMENT_BYTES} to {MAX_SEGMENT_BYTES}"
         )
-    store = await WalStore.open(
-        DiskFiles(path),
-        clock=clock,
-        rng=rng,
-        sync=mode,
-        segment_bytes=segment_bytes or DEFAULT_SEGMENT_BYTES,
-        cache_bytes=DEFAULT_CACHE_BYTES if cache_bytes is None else cache_bytes,
-    )
+    if cache_bytes is None:
+        cache_bytes = DEFAULT_CACHE_BYTES
+    check_whole("cache_bytes", cache_bytes, 0)
+    try:
+        store = await WalStore.open(
+            _disk_files(path),
+            clock=clock,
+            rng=rng,
+            sync=mode,
+            segment_bytes=segment_bytes,
+            cache_bytes=cache_bytes,
+        )
+    except OSError as exc:
+        raise _unusable(path, exc) from exc
     store.start_ticking(TICK_SECONDS)
     return store
+
+
+def _disk_files(path: str) -> DiskFiles:
+    from penstock.storage.wal.files import DiskFiles
+
+    try:
+        return DiskFiles(Path(path).expanduser())
+    except (ValueError, RuntimeError) as exc:  # no path at all; a home that nobody has
+        raise _unusable(path, exc) from exc
+
+
+def _unusable(path: str, error: Exception) -> StorageError:
+    return StorageError(
+        f"the data directory {path!r} cannot be used ({error}): choose one that this process may "
+        "read and write, or correct its permissions"
+    )

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from itertools import accumulate, pairwise
 from struct import Struct, pack, unpack_from
+from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
 from typing import get_args
 
 import msgspec
@@ -29,9 +30,12 @@ from penstock.core import events as ev
 from penstock.core.message import PLAIN, Envelope
 from penstock.errors import NewerFormat
 
-__all__ = ["PUBLISHED", "decode", "decode_published", "encode", "kind_name"]
+__all__ = ["PUBLISHED", "UNREADABLE", "decode", "decode_published", "encode", "kind_name"]
 
 PUBLISHED = 30
+
+UNREADABLE = (msgspec.MsgspecError, StructError)
+"""What decoding raises for a payload that no event was encoded to."""
 
 _HEADER = Struct("<IQqIBI")
 _U32 = Struct("<I")
@@ -76,7 +80,10 @@ def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
 
 
 def decode(kind: int, payload: memoryview) -> ev.Event:
-    """The event, without bodies. Raises `NewerFormat` for a kind that is not known here."""
+    """The event, without bodies. Raises `NewerFormat` for a kind that is not known here.
+
+    A payload that is no event raises one of `UNREADABLE`.
+    """
     if kind == PUBLISHED:
         return decode_published(payload, with_bodies=False)
     if kind not in _NAMES:

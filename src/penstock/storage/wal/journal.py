@@ -33,8 +33,8 @@ class WalJournal:
         # Not a dict: to take the oldest out of one, again and again, walks over all that went.
         self._cache: OrderedDict[int, tuple[Event, int]] = OrderedDict()
         self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
-        self._room = 0
-        self._overhead = RECORD_OVERHEAD_BYTES + log.settle_reserve
+        self._room = 0  # for messages; counted down, so that the log need not be asked each time
+        self._segment = 0
         self.durability: Durability = "fsync" if log.sync_mode is SyncMode.ALWAYS else "memory"
 
     def append(self, event: Event) -> Place:
@@ -42,6 +42,9 @@ class WalJournal:
         locator = self._log.append(kind, *parts)
         length = HEADER_BYTES + sum(map(len, parts))
         self._room -= length + MARK_BYTES
+        if segment_of(locator) != self._segment:
+            self._segment = segment_of(locator)
+            self._room = 0  # the spare is in use now: it takes another to go on as before
         if kind == codec.PUBLISHED:
             self._remember(locator, event, length)
         return Place(locator, length)
@@ -52,15 +55,16 @@ class WalJournal:
         return None if failure is None else f"a write to the log failed: {failure}"
 
     def has_room(self, size: int) -> bool:
-        needed = size + self._overhead
+        needed = size + RECORD_OVERHEAD_BYTES
         if self._room < needed:
-            # Counted down with every record, so it errs on the safe side; the log knows better.
-            self._room = self._log.room
+            self._room = self._log.publish_room
         return self._room >= needed
 
+    def has_settle_room(self, size: int) -> bool:
+        return self._log.room >= size + RECORD_OVERHEAD_BYTES
+
     async def make_room(self, size: int) -> None:
-        needed = size + self._overhead
-        await self._committer.call(lambda: self._log.reserve(needed))
+        await self._committer.call(lambda: self._log.reserve(2 * size + RECORD_OVERHEAD_BYTES))
 
     def submit(self) -> asyncio.Future[None] | None:
         log = self._log

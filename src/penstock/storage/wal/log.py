@@ -153,15 +153,22 @@ class Log:
             self._buffers += buffers
             return self._segment << 32 | offset
 
-    def roll(self) -> int:
+    def roll(self, *, into_own_space: bool = False) -> int:
         """Have all that follows in a new segment, and return its number. Never waits.
 
-        Every record appended so far is in a segment of a lower number.
+        Every record appended so far is in a segment of a lower number. Without a spare the new one
+        can be made ``into_own_space``: out of half of what the segment in use has not needed, which
+        that one gives back as it ends.
         """
         with self._lock:
             self._check()
             if self._offset > HEADER_BYTES:
+                unused = self._capacity - self._offset
                 self._begin_segment(0)
+                if into_own_space:
+                    self._capacity = self._runs[-1].capacity = max(
+                        unused // 2, _SEGMENT_OVERHEAD_BYTES
+                    )
             return self._segment
 
     @property
@@ -181,9 +188,14 @@ class Log:
             return 0
 
     @property
-    def settle_reserve(self) -> int:
-        """How much of ``room`` a publish must leave untouched, for the acks that free space."""
-        return min(_SETTLE_RESERVE_BYTES, self.segment_bytes // 8)
+    def publish_room(self) -> int:
+        """How much of ``room`` may go to messages. The rest is for the acks that free space."""
+        reserve = min(_SETTLE_RESERVE_BYTES, self.segment_bytes // 8)
+        if self._tail.space.spare_bytes == 0:
+            # The disk may be full. Half a segment holds a great many acks, and the other half is
+            # enough for the new segment that a checkpoint begins, which is what frees old ones.
+            reserve = self.segment_bytes // 2
+        return max(self.room - reserve, 0)
 
     @property
     def end(self) -> int:
@@ -285,7 +297,7 @@ class Log:
         try:
             if self._failure is None:
                 self.commit()
-                self._tail.finish()
+                self._tail.finish(keep_space=self._is_disk_full)
         except OSError as exc:
             raise self._fail(exc) from exc
         finally:

@@ -21,8 +21,10 @@ from penstock.storage.wal.replay import FIRST_SEGMENT, Replay
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     file_name,
+    offset_of,
     position_of,
     read_header,
+    segment_of,
 )
 
 __all__ = ["Recovered", "build_index", "load_segment_index", "recover"]
@@ -52,7 +54,11 @@ def recover(files: Files, machine: Machine) -> Recovered:
     replayed = 0
     for position, kind, payload in replay:
         place = Place(position, record.HEADER_BYTES + len(payload))
-        machine.apply(codec.decode(kind, payload), place)
+        try:
+            event = codec.decode(kind, payload)
+        except codec.UNREADABLE as exc:
+            raise _unreadable(file_name(segment_of(position)), offset_of(position)) from exc
+        machine.apply(event, place)
         replayed += 1
     return Recovered(checkpoint, replay, replayed)
 
@@ -100,7 +106,10 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
         if kind == record.MARK:
             continue
         length = record.HEADER_BYTES + len(payload)
-        event = codec.decode(kind, payload)
+        try:
+            event = codec.decode(kind, payload)
+        except codec.UNREADABLE as exc:
+            raise _unreadable(name, offset) from exc
         if isinstance(event, Published):
             timelines.setdefault(event.queue_id, Timeline()).append(
                 event.first, event.at_ns, event.size, position_of(segment, offset), length
@@ -125,3 +134,13 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
         for queue_id, timeline in timelines.items()
     }
     return SegmentIndex(salt=header.salt, parts=parts)
+
+
+def _unreadable(name: str, offset: int) -> CorruptLog:
+    return CorruptLog(
+        f"segment {name} holds a record at offset {offset} that is no event, though its checksum "
+        "is right: restore the file from a backup, or run `penstock wal repair` to keep what is "
+        "readable",
+        file=name,
+        offset=offset,
+    )

@@ -15,12 +15,13 @@ import msgspec
 from penstock.clock import Clock, SystemClock
 from penstock.core.machine import Machine
 from penstock.core.snapshot import take_snapshot
-from penstock.errors import PenstockError, StorageError
+from penstock.errors import DiskFull, PenstockError, StorageError
 from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.wal import compaction
 from penstock.storage.wal.blank import blank_machine
 from penstock.storage.wal.checkpoint import (
     Checkpoint,
+    SegmentIndex,
     checkpoint_name,
     encode,
     index_name,
@@ -33,7 +34,7 @@ from penstock.storage.wal.compaction import SPARSE
 from penstock.storage.wal.files import TEMPORARY_SUFFIX, Files
 from penstock.storage.wal.journal import WalJournal
 from penstock.storage.wal.log import DEFAULT_SEGMENT_BYTES, Log, SyncMode
-from penstock.storage.wal.recovery import build_index, recover
+from penstock.storage.wal.recovery import recover
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     file_name,
@@ -126,7 +127,12 @@ class WalStore(EmbeddedStore):
             store._segments = list(found.checkpoint.segments)
             store._checkpointed = found.checkpoint.segment
             journal.packs = dict(found.checkpoint.packs)
-        await store._on_disk(store._sweep)
+        try:
+            await store._on_disk(store._sweep)
+        except BaseException:
+            # Or the directory stays locked. Not awaited: who was cancelled must not wait.
+            store._closing = asyncio.get_running_loop().create_task(store._close())
+            raise
         return store
 
     async def tick(self) -> None:
@@ -152,12 +158,18 @@ class WalStore(EmbeddedStore):
             raise self._log.refusal(exc) from exc
 
     async def _checkpoint(self) -> None:
-        # A full disk is found here: to begin a segment without the space for it is fatal.
-        await self._on_disk(self._log.reserve)
-        segment = self._log.roll()
+        machine = self.machine
+        try:
+            # To begin a segment without the space for it would be fatal, so it is sought first.
+            await self._on_disk(self._log.reserve)
+            segment = self._log.roll()
+        except DiskFull:
+            live = compaction.live_bytes(machine)
+            if all(live.get(number) for number in self._left_behind()):
+                raise  # nothing could be removed, so a checkpoint would not help
+            segment = self._log.roll(into_own_space=True)
         if segment == self._checkpointed:
             return
-        machine = self.machine
         live = compaction.live_bytes(machine)
         sealed = list(range(max(self._checkpointed, 1), segment))
         needed = [number for number in [*self._segments, *sealed] if live.get(number)]
@@ -173,10 +185,7 @@ class WalStore(EmbeddedStore):
             for number in sealed:
                 self._seal(number)
             for number, index in indexes.items():
-                header = self._files.read_at(file_name(number), 0, HEADER_BYTES)
-                salt = read_header(header, number=number).salt
-                named = msgspec.structs.replace(index, salt=salt)
-                save(self._files, index_name(number), encode(named))
+                self._save_index(number, file_name(number), index)
             save(self._files, checkpoint_name(segment), encoded)
 
         await self._on_disk(write)
@@ -184,6 +193,16 @@ class WalStore(EmbeddedStore):
         self._checkpointed = segment
         self._wal.packs = packs
         await self._on_disk(self._sweep)
+
+    def _save_index(self, number: int, name: str, index: SegmentIndex) -> None:
+        header = read_header(self._files.read_at(name, 0, HEADER_BYTES), number=number)
+        named = msgspec.structs.replace(index, salt=header.salt)
+        save(self._files, index_name(number), encode(named))
+
+    def _left_behind(self) -> list[int]:
+        """The segments before the one in use."""
+        in_use = segment_of(self._log.end)
+        return [*self._segments, *range(max(self._checkpointed, 1), in_use)]
 
     def _seal(self, number: int) -> None:
         """A checkpoint relies on the segments before it, so they are synced in every mode."""
@@ -232,8 +251,8 @@ class WalStore(EmbeddedStore):
         if not entries or name == source:
             return
 
-        def write() -> list[compaction.Moved]:
-            moved = compaction.pack(
+        moved = await self._on_disk(
+            lambda: compaction.pack(
                 self._files,
                 source=source,
                 name=name,
@@ -241,13 +260,12 @@ class WalStore(EmbeddedStore):
                 live=entries,
                 random_bytes=self._random_bytes,
             )
-            save(self._files, index_name(number), encode(build_index(self._files, number, name)))
-            return moved
-
-        moved = await self._on_disk(write)
+        )
         self._wal.forget(number)
         compaction.relocate(self.machine, number, moved)
         self._wal.packs[number] = name
+        index = index_of(self.machine, number)
+        await self._on_disk(lambda: self._save_index(number, name, index))
 
     async def _finish(self) -> None:
         try:

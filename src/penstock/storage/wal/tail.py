@@ -100,7 +100,8 @@ class Tail:
             file.write_at(offset_of(start), [data])
         self.capacity = max(segment_bytes, offset)
         try:
-            file.allocate(self.capacity)
+            if self._files.size(name) < self.capacity:
+                file.allocate(self.capacity)
         except OSError as exc:
             if not is_no_space(exc):
                 raise
@@ -176,10 +177,10 @@ class Tail:
         self.space = Space(self.space.segment, capacity)
         return spare
 
-    def finish(self) -> None:
+    def finish(self, *, keep_space: bool) -> None:
         """Sync, and end the log in a mark, so that damage to any record will show.
 
-        Space that was allocated ahead goes back to the disk.
+        Space that was allocated ahead goes back to the disk, unless it could not be had again.
         """
         end = offset_of(self.written)
         if self.sync_mode is not SyncMode.NEVER:
@@ -188,6 +189,8 @@ class Tail:
             if has_records and end + MARK_BYTES <= self.capacity:
                 self._active.write_at(end, [encode_mark(self._salt, self.synced)], sync=True)
                 end += MARK_BYTES
+        if keep_space:
+            return
         self._active.truncate(end)
         if self._spare is not None:
             self._spare.close()

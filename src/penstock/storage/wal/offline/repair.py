@@ -41,7 +41,7 @@ from penstock.storage.wal.checkpoint import (
     save,
 )
 from penstock.storage.wal.compaction import Live, Moved, pack_name
-from penstock.storage.wal.files import TEMPORARY_SUFFIX, DiskFiles
+from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.damage import Damage
 from penstock.storage.wal.offline.layout import Progress, index_damage
 from penstock.storage.wal.offline.salvage import Salvage, salvage
@@ -57,6 +57,8 @@ from penstock.storage.wal.segment import (
 )
 
 __all__ = ["Repair", "plan_repair"]
+
+_OWN = (".log", ".pack", ".idx", ".ckpt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +167,10 @@ def _unneeded(files: DiskFiles, found: Salvage) -> list[str]:
             if load_index(files, segment, None) == _index(found, segment, file.salt):
                 needed.add(index_name(segment))
     return [
-        name for name in files.names() if name not in needed and not name.endswith(TEMPORARY_SUFFIX)
+        # What the log did not write, such as the file of the users, is not the log's to move.
+        name
+        for name in files.names()
+        if name not in needed and name.endswith(_OWN)
     ]
 
 

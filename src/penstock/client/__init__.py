@@ -1,0 +1,41 @@
+"""The client: it talks HTTP to a Penstock server, and imports nothing of one."""
+
+from __future__ import annotations
+
+from penstock.client.app import App
+from penstock.client.async_client import AsyncClient
+from penstock.client.consumer import Consumer
+from penstock.client.errors import (
+    ClientClosed,
+    ClientError,
+    Forbidden,
+    ServerFailed,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+)
+from penstock.client.message import DeadLetter, Delivery, Message, Published
+from penstock.client.retry import Retry
+from penstock.client.sync_client import Client
+from penstock.client.worker import Worker, WorkerSettings
+
+__all__ = [
+    "App",
+    "AsyncClient",
+    "Client",
+    "ClientClosed",
+    "ClientError",
+    "Consumer",
+    "DeadLetter",
+    "Delivery",
+    "Forbidden",
+    "Message",
+    "Published",
+    "Retry",
+    "ServerFailed",
+    "TooManyRequests",
+    "Unauthorized",
+    "Unreachable",
+    "Worker",
+    "WorkerSettings",
+]

@@ -1,0 +1,419 @@
+"""The asynchronous client: the broker's methods, over HTTP."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import ssl
+from collections.abc import Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from penstock.client import paths
+from penstock.client.coalescer import Limits
+from penstock.client.consumer import Consumer
+from penstock.client.errors import ClientClosed
+from penstock.client.message import Delivery, Message, Published, from_queue
+from penstock.client.publishing import Publisher, key_maker
+from penstock.client.retry import Retry
+from penstock.client.settling import Settler, Target
+from penstock.client.transport import Transport, decode_answer
+from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.message import NewMessage
+from penstock.core.settling import Outcome
+from penstock.core.stats import QueueStats, SubscriptionStats
+from penstock.errors import InvalidArgument
+
+__all__ = ["AsyncClient"]
+
+_Kind = TypeVar("_Kind")
+
+_PUBLISH_ITEMS = 1000
+_PUBLISH_BYTES = 4 * 1024 * 1024
+_SETTLE_CALLS = 1000
+_SETTLE_BYTES = 512 * 1024
+
+
+class _Queues(msgspec.Struct, frozen=True):
+    queues: list[QueueStats]
+
+
+class _Subscriptions(msgspec.Struct, frozen=True):
+    subscriptions: list[SubscriptionStats]
+
+
+class _Messages(msgspec.Struct, frozen=True):
+    messages: list[Message]
+
+
+class _Deliveries(msgspec.Struct, frozen=True):
+    deliveries: list[Delivery]
+
+
+class AsyncClient:
+    """A client of a Penstock server. Close it, or use it as an async context manager.
+
+    It has the methods of `penstock.Broker`, so that a program can move from an embedded queue to
+    a served one. Errors are those of `penstock.errors` and `penstock.client.errors`.
+
+    - Concurrent `publish` calls of one queue go in one request, and so do concurrent `ack`,
+      `nack` and `extend` calls of one subscription. Each caller gets its own answer or error.
+      ``linger_seconds`` is how long the first one waits for others; 0 is one turn of the loop.
+      ``requests`` of them are under way at once for each queue; with 1, calls are carried out in
+      the order in which they were made.
+    - ``retry`` says how often a request is sent again, where that is safe. To make publishing
+      safe each message gets a dedup key, which the server remembers for the queue's
+      ``dedup_window_seconds``. ``is_idempotent=False`` leaves it out, and then a publish whose
+      answer was lost is not sent again.
+    - ``timeout_seconds`` is the patience for one answer; a long poll's own wait comes on top.
+    - ``tls`` says whom to trust behind an https url; without it, whom the machine trusts.
+
+    It belongs to the event loop in which it is first used.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:8080",
+        *,
+        username: str | None = None,
+        password: str | None = None,
+        timeout_seconds: float = 30.0,
+        connections: int = 100,
+        linger_seconds: float = 0.0,
+        requests: int = 1,
+        retry: Retry | None = None,
+        is_idempotent: bool = True,
+        tls: ssl.SSLContext | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._transport = Transport(
+            url,
+            username=username,
+            password=password,
+            timeout_seconds=timeout_seconds,
+            connections=connections,
+            tls=tls,
+            retry=retry or Retry(),
+            rng=rng or random.Random(),
+        )
+        self._next_key = key_maker(secrets.token_urlsafe(12)) if is_idempotent else None
+        self._publish_limits = Limits(_PUBLISH_ITEMS, _PUBLISH_BYTES, linger_seconds, requests)
+        self._settle_limits = Limits(_SETTLE_CALLS, _SETTLE_BYTES, linger_seconds, requests)
+        self._publishers: dict[str, Publisher] = {}
+        self._settlers: dict[tuple[str, str], Settler] = {}
+        self._is_closed = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Wait for the calls under way, then let go of the connections. Idempotent."""
+        self._is_closed = True
+        for publisher in self._publishers.values():
+            await publisher.close()
+        for settler in self._settlers.values():
+            await settler.close()
+        await self._transport.close()
+
+    @property
+    def url(self) -> str:
+        return self._transport.url
+
+    # Queues.
+
+    async def create_queue(
+        self, /, name: str, config: QueueConfig | None = None, **settings: Any
+    ) -> QueueStats:
+        """With its subscription ``default``. Settings are those of `QueueConfig`."""
+        body = {"name": name, **_settings(config, settings)}
+        return await self._ask("POST", paths.QUEUES, QueueStats, body)
+
+    async def alter_queue(self, /, name: str, **settings: Any) -> None:
+        await self._tell("PATCH", paths.queue_path(name), settings)
+
+    async def delete_queue(self, name: str) -> None:
+        """With its messages, subscriptions and dead letters."""
+        await self._tell("DELETE", paths.queue_path(name))
+
+    async def purge_queue(self, name: str) -> int:
+        """Remove every message, for every subscription; returns how many. Dead letters stay."""
+        answer = await self._ask("POST", paths.queue_path(name, "/purge"), dict[str, int])
+        return answer["purged"]
+
+    async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
+        """A page of queues by name; the next one starts ``after`` the last name of this one."""
+        path = paths.with_query(paths.QUEUES, after=after, limit=limit)
+        return (await self._read(path, _Queues)).queues
+
+    async def queue_stats(self, name: str) -> QueueStats:
+        return await self._read(paths.queue_path(name), QueueStats)
+
+    async def stats(self) -> list[QueueStats]:
+        """Of every queue, by name."""
+        return (await self._read(paths.STATS, _Queues)).queues
+
+    # Subscriptions.
+
+    async def create_subscription(
+        self,
+        /,
+        queue: str,
+        name: str,
+        config: SubscriptionConfig | None = None,
+        *,
+        start: str | int | datetime = "latest",
+        **settings: Any,
+    ) -> SubscriptionStats:
+        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time."""
+        body = {"name": name, "start": start, **_settings(config, settings)}
+        path = paths.queue_path(queue, "/subscriptions")
+        return await self._ask("POST", path, SubscriptionStats, body)
+
+    async def alter_subscription(self, /, queue: str, name: str, **settings: Any) -> None:
+        await self._tell("PATCH", paths.subscription_path(queue, name), settings)
+
+    async def delete_subscription(self, queue: str, name: str) -> None:
+        """What waited for it alone is released."""
+        await self._tell("DELETE", paths.subscription_path(queue, name))
+
+    async def subscriptions(self, queue: str) -> list[SubscriptionStats]:
+        path = paths.queue_path(queue, "/subscriptions")
+        return (await self._read(path, _Subscriptions)).subscriptions
+
+    async def subscription_stats(
+        self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> SubscriptionStats:
+        return await self._read(paths.subscription_path(queue, subscription), SubscriptionStats)
+
+    async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
+        """Deliver nothing on it until it is resumed. Leases go on."""
+        await self._tell("POST", paths.subscription_path(queue, subscription, "/pause"))
+
+    async def resume(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
+        await self._tell("POST", paths.subscription_path(queue, subscription, "/resume"))
+
+    async def seek(
+        self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> None:
+        """Go back or forward. Deliveries in flight become void."""
+        path = paths.subscription_path(queue, subscription, "/seek")
+        await self._tell("POST", path, {"start": start})
+
+    # Messages.
+
+    async def publish(
+        self,
+        queue: str,
+        messages: Sequence[NewMessage | bytes],
+        *,
+        idempotency_key: str | None = None,
+    ) -> Published:
+        """Store a batch, all of it or nothing. The result states index, id and durability.
+
+        With an ``idempotency_key`` of your own, the same publish within the queue's dedup window
+        is stored once, even by another process.
+        """
+        publisher = self._publishers.get(queue)
+        if publisher is None:
+            publisher = self._publishers[queue] = Publisher(
+                self._open_transport(), queue, next_key=self._next_key, limits=self._publish_limits
+            )
+        return await publisher.publish(messages, idempotency_key)
+
+    async def receive(
+        self,
+        queue: str,
+        *,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+        limit: int = 1,
+        wait_seconds: float = 0,
+        lease_seconds: float | None = None,
+    ) -> list[Delivery]:
+        """Lease messages. With ``wait_seconds`` (up to 20) it waits that long for the first one.
+
+        It is not sent again when its answer is lost: what was leased comes again by itself when
+        the lease ends.
+        """
+        body: dict[str, object] = {"limit": limit, "wait_seconds": wait_seconds}
+        if lease_seconds is not None:
+            body["lease_seconds"] = lease_seconds
+        path = paths.subscription_path(queue, subscription, "/receive")
+        answer = await self._ask("POST", path, _Deliveries, body, wait_seconds=wait_seconds)
+        return from_queue(answer.deliveries, queue, subscription)
+
+    def consumer(
+        self,
+        queue: str,
+        *,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+        prefetch: int = 100,
+        lease_seconds: float = 30.0,
+        wait_seconds: float = 20.0,
+    ) -> Consumer:
+        """Receive ahead: ``async with client.consumer("orders") as c: async for delivery in c``."""
+        return Consumer(
+            self,
+            queue,
+            subscription,
+            limit=prefetch,
+            lease_seconds=lease_seconds,
+            wait_seconds=wait_seconds,
+            rng=self._transport.rng,
+        )
+
+    async def poll(
+        self, queue: str, subscription: str, *, start: int, count: int
+    ) -> list[Delivery]:
+        """Lease by index range."""
+        path = paths.subscription_path(queue, subscription, "/poll")
+        answer = await self._ask("POST", path, _Deliveries, {"start": start, "count": count})
+        return from_queue(answer.deliveries, queue, subscription)
+
+    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+        """Have one particular unsettled message delivered once more."""
+        path = paths.subscription_path(queue, subscription, "/again")
+        delivery = await self._ask("POST", path, Delivery, {"index": index})
+        return from_queue([delivery], queue, subscription)[0]
+
+    async def ack(
+        self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> list[Outcome]:
+        """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
+        return (await self.settler(queue, subscription).ack(targets))[0] if targets else []
+
+    async def ack_up_to(
+        self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> int:
+        """Done with everything below an index; returns how many that settled."""
+        return await self.settler(queue, subscription).ack_up_to(index)
+
+    async def nack(
+        self,
+        queue: str,
+        targets: Sequence[Target],
+        subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        delay_seconds: float | None = None,
+        reason: str = "",
+    ) -> list[Outcome]:
+        """Not done: deliver them again, after the backoff or ``delay_seconds``."""
+        if not targets:
+            return []
+        settler = self.settler(queue, subscription)
+        return (await settler.nack(targets, delay_seconds=delay_seconds, reason=reason))[0]
+
+    async def extend(
+        self,
+        queue: str,
+        targets: Sequence[Target],
+        seconds: float,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+    ) -> list[Outcome]:
+        """Still at it: the leases end ``seconds`` from now."""
+        settler = self.settler(queue, subscription)
+        return (await settler.extend(targets, seconds))[0] if targets else []
+
+    def settler(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> Settler:
+        """For those who settle without waiting for the answer. Call it inside the event loop."""
+        settler = self._settlers.get((queue, subscription))
+        if settler is None:
+            settler = self._settlers[queue, subscription] = Settler(
+                self._open_transport(), queue, subscription, limits=self._settle_limits
+            )
+        return settler
+
+    async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
+        """Messages by index, without touching anybody's progress."""
+        path = paths.with_query(paths.queue_path(queue, "/messages"), start=start, limit=limit)
+        return from_queue((await self._read(path, _Messages)).messages, queue)
+
+    async def get(self, queue: str, id: str) -> Message:
+        """One message by id. Raises `MessageNotFound`."""
+        return from_queue([await self._read(paths.message_path(queue, id), Message)], queue)[0]
+
+    # Dead letters and dependencies.
+
+    async def dead_letters(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
+        """Messages that failed for good, each with its `dead_letter`."""
+        path = paths.with_query(paths.queue_path(queue, "/dead-letters"), start=start, limit=limit)
+        return from_queue((await self._read(path, _Messages)).messages, queue)
+
+    async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
+        """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
+        return (await self._redrive(queue, "replay", ids))["replayed"]
+
+    async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
+        """Remove dead letters for good: all, or those of some ids."""
+        return (await self._redrive(queue, "discard", ids))["discarded"]
+
+    async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
+        """Indexes that wait for other subscriptions, lowest first."""
+        path = paths.subscription_path(queue, subscription, "/held")
+        answer = await self._read(paths.with_query(path, limit=limit), dict[str, list[int]])
+        return answer["indexes"]
+
+    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+        """Deliver messages although a subscription they wait for has not taken them."""
+        path = paths.subscription_path(queue, subscription, "/release")
+        await self._tell("POST", path, {"indexes": list(indexes)})
+
+    # How they are sent.
+
+    async def _redrive(self, queue: str, how: str, ids: Sequence[str] | None) -> dict[str, int]:
+        path = paths.queue_path(queue, f"/dead-letters/{how}")
+        body: dict[str, object] = {"ids": None if ids is None else list(ids)}
+        return await self._ask("POST", path, dict[str, int], body)
+
+    async def _read(self, path: str, kind: type[_Kind]) -> _Kind:
+        return decode_answer(await self._transport.request("GET", path, is_repeatable=True), kind)
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[_Kind],
+        body: dict[str, object] | None = None,
+        *,
+        wait_seconds: float = 0.0,
+    ) -> _Kind:
+        data = await self._transport.request(
+            method, path, body=_encode(body or {}), wait_seconds=wait_seconds
+        )
+        return decode_answer(data, kind)
+
+    async def _tell(self, method: str, path: str, body: dict[str, object] | None = None) -> None:
+        data = None if body is None else _encode(body)
+        await self._transport.request(method, path, body=data)
+
+    def _open_transport(self) -> Transport:
+        if self._is_closed:
+            raise ClientClosed("the client was closed: make a new one")
+        return self._transport
+
+
+def _settings(
+    config: QueueConfig | SubscriptionConfig | None, settings: dict[str, Any]
+) -> dict[str, Any]:
+    if config is None:
+        return settings
+    if settings:
+        raise InvalidArgument("pass either a config or settings, not both")
+    return msgspec.structs.asdict(config)
+
+
+def _encode(body: dict[str, object]) -> bytes:
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError) as exc:
+        raise InvalidArgument(f"a value cannot be sent as JSON: {exc}") from exc

@@ -1,0 +1,156 @@
+"""Calls that are made at the same time become one request."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from penstock.client.errors import ClientClosed
+from penstock.errors import Conflict, InvalidRequest, PenstockError
+
+__all__ = ["Coalescer", "Limits"]
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Limits(NamedTuple):
+    """`items` and `size` bound a request; one call may exceed them, and then goes alone.
+
+    With `linger_seconds` the first call waits that long for others, otherwise for one turn of the
+    event loop. While `requests` of them are under way the next ones gather. With one at a time
+    calls are carried out in the order in which they were made.
+    """
+
+    items: int
+    size: int
+    linger_seconds: float = 0.0
+    requests: int = 1
+
+
+class _Call(Generic[Item, Answer]):
+    __slots__ = ("future", "items", "size")
+
+    def __init__(
+        self, items: Sequence[Item], size: int, future: asyncio.Future[Sequence[Answer]]
+    ) -> None:
+        self.items = items
+        self.size = size
+        self.future = future
+
+
+class Coalescer(Generic[Item, Answer]):
+    """Gathers the items of many calls, sends them together and gives each call its answers.
+
+    ``send`` returns an answer for each item, in order. When it refuses a request of several calls
+    for a reason that may lie with one of them, each is sent again by itself, so that a bad call
+    harms no other. The items of one call are never split. A call that is cancelled before it was
+    sent is not sent.
+    """
+
+    def __init__(
+        self, send: Callable[[list[Item]], Awaitable[Sequence[Answer]]], limits: Limits
+    ) -> None:
+        self._send = send
+        self._limits = limits
+        self._waiting: deque[_Call[Item, Answer]] = deque()
+        self._start_handle: asyncio.Handle | None = None
+        self._requests: set[asyncio.Task[None]] = set()
+        self._is_closed = False
+
+    def submit(self, items: Sequence[Item], size: int) -> asyncio.Future[Sequence[Answer]]:
+        """Answers to come. Raises `ClientClosed`."""
+        if self._is_closed:
+            raise ClientClosed("the client was closed: make a new one")
+        future: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Call(items, size, future))
+        self._schedule(self._limits.linger_seconds)
+        return future
+
+    async def close(self) -> None:
+        """Take no more calls, and wait until those that were made are answered."""
+        self._is_closed = True
+        if self._start_handle is not None:
+            self._start_handle.cancel()
+            self._start()
+        while self._requests:
+            await asyncio.wait(self._requests)
+
+    def _schedule(self, linger_seconds: float) -> None:
+        if self._start_handle is None and len(self._requests) < self._limits.requests:
+            loop = asyncio.get_running_loop()
+            self._start_handle = (
+                loop.call_later(linger_seconds, self._start)
+                if linger_seconds
+                else loop.call_soon(self._start)
+            )
+
+    def _start(self) -> None:
+        self._start_handle = None
+        while self._waiting and len(self._requests) < self._limits.requests:
+            if calls := self._gather():
+                request = asyncio.create_task(self._carry_out(calls))
+                self._requests.add(request)
+                request.add_done_callback(self._finish)
+
+    def _finish(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        if self._waiting:
+            if self._is_closed:
+                self._start()
+            else:
+                # One turn later: those just answered may call again, and belong to the next one.
+                self._schedule(0)
+
+    def _gather(self) -> list[_Call[Item, Answer]]:
+        calls: list[_Call[Item, Answer]] = []
+        items = size = 0
+        while self._waiting:
+            call = self._waiting[0]
+            if not call.future.done():
+                items += len(call.items)
+                size += call.size
+                if calls and (items > self._limits.items or size > self._limits.size):
+                    break
+                calls.append(call)
+            self._waiting.popleft()
+        return calls
+
+    async def _carry_out(self, calls: list[_Call[Item, Answer]]) -> None:
+        try:
+            answers = await self._send([item for call in calls for item in call.items])
+        except PenstockError as exc:
+            if len(calls) > 1 and _may_be_due_to_one(exc):
+                for call in calls:
+                    await self._carry_out([call])
+                return
+            _fail(calls, exc)
+        except asyncio.CancelledError:
+            _fail(calls, ClientClosed("the event loop ended before there was an answer"))
+            raise
+        except Exception as exc:
+            _fail(calls, exc)
+        else:
+            start = 0
+            for call in calls:
+                stop = start + len(call.items)
+                if not call.future.done():
+                    call.future.set_result(answers[start:stop])
+                start = stop
+
+
+def _may_be_due_to_one(error: PenstockError) -> bool:
+    # A bad message, a batch that together is too large, or a queue that has no room for all.
+    return isinstance(error, InvalidRequest | Conflict)
+
+
+def _fail(calls: list[_Call[Item, Answer]], error: Exception) -> None:
+    for call in calls:
+        if not call.future.done():
+            # Each caller raises it on a way of its own: one object would collect all tracebacks.
+            own = copy.copy(error)
+            own.__cause__ = error.__cause__
+            call.future.set_exception(own)

@@ -1,0 +1,85 @@
+"""Leases that are kept alive, all of a subscription's in one request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from penstock.client.message import Delivery
+from penstock.core.settling import Outcome
+from penstock.errors import PenstockError
+
+if TYPE_CHECKING:
+    from penstock.client.async_client import AsyncClient
+
+__all__ = ["Leases"]
+
+_MAX_EXTEND = 1000
+
+logger = logging.getLogger("penstock.client")
+
+
+class Leases:
+    """Deliveries that somebody is busy with. Each is extended before half of its lease is over.
+
+    One that the server says is lost (it was away for too long) is dropped: `has` is False then.
+    """
+
+    def __init__(
+        self, client: AsyncClient, queue: str, subscription: str, *, seconds: float
+    ) -> None:
+        self._client = client
+        self._queue = queue
+        self._subscription = subscription
+        self._seconds = seconds
+        # By receipt: the delivery, and when its lease was last known to be whole.
+        self._held: dict[str, tuple[Delivery, float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def has(self, delivery: Delivery) -> bool:
+        return delivery.receipt in self._held
+
+    def add(self, deliveries: Sequence[Delivery]) -> None:
+        now = asyncio.get_running_loop().time()
+        for delivery in deliveries:
+            self._held[delivery.receipt] = (delivery, now)
+
+    def remove(self, delivery: Delivery) -> None:
+        self._held.pop(delivery.receipt, None)
+
+    async def keep(self) -> None:
+        """Extend them in time, for ever."""
+        tick = self._seconds / 4
+        while True:
+            await asyncio.sleep(tick)
+            before = asyncio.get_running_loop().time() - tick
+            old = [delivery for delivery, since in self._held.values() if since <= before]
+            for start in range(0, len(old), _MAX_EXTEND):
+                await self._extend(old[start : start + _MAX_EXTEND])
+
+    async def _extend(self, deliveries: list[Delivery]) -> None:
+        now = asyncio.get_running_loop().time()
+        try:
+            outcomes = await self._client.extend(
+                self._queue, deliveries, self._seconds, self._subscription
+            )
+        except PenstockError as exc:
+            logger.warning("extending leases of %s failed: %s", self._queue, exc)
+            return
+        for delivery, outcome in zip(deliveries, outcomes, strict=True):
+            if not self.has(delivery):
+                continue
+            if outcome is Outcome.DONE:
+                self._held[delivery.receipt] = (delivery, now)
+            else:
+                self.remove(delivery)
+                logger.warning(
+                    "the lease of message %s of %s was lost: %s",
+                    delivery.id,
+                    self._queue,
+                    outcome.value,
+                )

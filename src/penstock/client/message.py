@@ -1,0 +1,104 @@
+"""Messages as a client gets them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+from penstock.core.message import PublishedMessage
+
+__all__ = ["DeadLetter", "Delivery", "Message", "Published"]
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a message is in a dead-letter queue. `index` is its index in the queue it came from."""
+
+    queue: str
+    subscription: str
+    index: int
+    deliveries: int
+    reason: str
+    failed_at: datetime
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as the log keeps it. `text` is None when the body is no UTF-8."""
+
+    index: int
+    id: str
+    content_type: str
+    created_at: datetime
+    queue: str = ""
+    text: str | None = msgspec.field(default=None, name="body")
+    body_base64: bytes | None = None
+    attributes: dict[str, str] = {}
+    topic: str | None = None
+    priority: int = 0
+    group_key: str | None = None
+    dedup_key: str | None = None
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    dead_letter: DeadLetter | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The very bytes that were published."""
+        return self.text.encode() if self.text is not None else self.body_base64 or b""
+
+    def json(self) -> Any:
+        """The body as a JSON value; raises `msgspec.DecodeError` when it is none."""
+        return msgspec.json.decode(self.body if self.text is None else self.text)
+
+
+class Delivery(Message, frozen=True, kw_only=True):
+    """A message in flight. Settle it before `deadline`, or it comes again.
+
+    `deliveries` counts this one too. Without a deadline it comes again only on request.
+    """
+
+    receipt: str
+    deliveries: int
+    subscription: str = ""
+    deadline: datetime | None = None
+
+
+_Kind = TypeVar("_Kind", bound=Message)
+
+
+def from_queue(messages: list[_Kind], queue: str, subscription: str = "") -> list[_Kind]:
+    """Say where they came from, which the answer does not repeat for each of them."""
+    # They were decoded a moment ago and nobody else has seen them yet.
+    assign = msgspec.structs.force_setattr
+    for message in messages:
+        assign(message, "queue", queue)
+        if subscription:
+            assign(message, "subscription", subscription)
+    return messages
+
+
+class Published(Sequence[PublishedMessage]):
+    """One entry per message of a publish, in its order, and the `durability` that was reached."""
+
+    __slots__ = ("_messages", "durability")
+
+    def __init__(self, messages: Sequence[PublishedMessage], durability: str) -> None:
+        self._messages = messages
+        self.durability = durability
+
+    @overload
+    def __getitem__(self, position: int) -> PublishedMessage: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> Sequence[PublishedMessage]: ...
+
+    def __getitem__(self, position: int | slice) -> PublishedMessage | Sequence[PublishedMessage]:
+        return self._messages[position]
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def __repr__(self) -> str:
+        return f"Published({list(self._messages)!r}, durability={self.durability!r})"

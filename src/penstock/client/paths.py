@@ -1,0 +1,38 @@
+"""The paths of the native API."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
+
+__all__ = ["QUEUES", "STATS", "message_path", "queue_path", "subscription_path", "with_query"]
+
+QUEUES = "/v1/queues"
+STATS = "/v1/stats"
+
+
+def queue_path(queue: str, rest: str = "") -> str:
+    """Raises `InvalidName`: what is no name must not become another path."""
+    if isinstance(queue, str):
+        # The letters of a queue have a longer name than users may give.
+        check_name(queue.removesuffix(DEAD_LETTER_SUFFIX) or queue, "queue")
+    else:
+        check_name(queue, "queue")
+    return f"{QUEUES}/{queue}{rest}"
+
+
+def subscription_path(queue: str, subscription: str, rest: str = "") -> str:
+    """Raises `InvalidName`."""
+    check_name(subscription, "subscription")
+    return queue_path(queue, f"/subscriptions/{subscription}{rest}")
+
+
+def message_path(queue: str, id: str) -> str:
+    return queue_path(queue, f"/messages/{quote(id, safe='')}")
+
+
+def with_query(path: str, **values: str | int | None) -> str:
+    """Leaves out what is None."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"{path}?{urlencode(given)}" if given else path

@@ -1,0 +1,137 @@
+"""Settling: acks, nacks and extensions of concurrent calls go in one request."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.message import Delivery
+from penstock.client.paths import subscription_path
+from penstock.client.transport import Transport, decode_answer
+from penstock.core.message import parse_message_id
+from penstock.core.settling import Outcome
+from penstock.errors import InvalidArgument
+
+__all__ = ["Settler", "Target"]
+
+Target = str | Delivery
+"""What is to be settled: a delivery, its receipt, or a message's id."""
+
+
+class _Nack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    targets: list[str]
+    delay_seconds: float | None = None
+    reason: str = ""
+
+
+class _Extend(msgspec.Struct, frozen=True, kw_only=True):
+    targets: list[str]
+    seconds: float
+
+
+class _Ack(msgspec.Struct, frozen=True, kw_only=True):
+    targets: list[str]
+
+
+_Settlement = _Ack | _Nack | _Extend
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    ack: list[Outcome] = []
+    nack: list[list[Outcome]] = []
+    extend: list[list[Outcome]] = []
+    acked_up_to: int = 0
+
+
+class Settler:
+    """Settles deliveries of one subscription. An outcome for each target, in order.
+
+    Nothing has to be awaited for the request to go out: the futures are there for those who want
+    to know what became of it.
+    """
+
+    def __init__(
+        self, transport: Transport, queue: str, subscription: str, *, limits: Limits
+    ) -> None:
+        self._transport = transport
+        self._path = subscription_path(queue, subscription, "/settle")
+        self._coalescer: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send, limits)
+        # By id, a second nack could hit a newer delivery: these are sent once.
+        self._once: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send_once, limits)
+
+    def ack(self, targets: Sequence[Target]) -> asyncio.Future[Sequence[list[Outcome]]]:
+        return self._submit(_Ack(targets=_texts(targets)), is_repeatable=True)
+
+    def nack(
+        self, targets: Sequence[Target], *, delay_seconds: float | None = None, reason: str = ""
+    ) -> asyncio.Future[Sequence[list[Outcome]]]:
+        nack = _Nack(targets=_texts(targets), delay_seconds=delay_seconds, reason=reason)
+        return self._submit(nack, is_repeatable=_are_receipts(nack.targets))
+
+    def extend(
+        self, targets: Sequence[Target], seconds: float
+    ) -> asyncio.Future[Sequence[list[Outcome]]]:
+        extend = _Extend(targets=_texts(targets), seconds=seconds)
+        return self._submit(extend, is_repeatable=_are_receipts(extend.targets))
+
+    async def ack_up_to(self, index: int) -> int:
+        return (await self._request({"ack_up_to": index}, is_repeatable=True)).acked_up_to
+
+    async def close(self) -> None:
+        await self._coalescer.close()
+        await self._once.close()
+
+    def _submit(
+        self, settlement: _Settlement, *, is_repeatable: bool
+    ) -> asyncio.Future[Sequence[list[Outcome]]]:
+        coalescer = self._coalescer if is_repeatable else self._once
+        size = sum(map(len, settlement.targets)) + 8 * len(settlement.targets)
+        if type(settlement) is _Nack:
+            size += 4 * len(settlement.reason)
+        return coalescer.submit([settlement], size)
+
+    async def _send(self, settlements: list[_Settlement]) -> list[list[Outcome]]:
+        return await self._settle(settlements, is_repeatable=True)
+
+    async def _send_once(self, settlements: list[_Settlement]) -> list[list[Outcome]]:
+        return await self._settle(settlements, is_repeatable=False)
+
+    async def _settle(
+        self, settlements: list[_Settlement], *, is_repeatable: bool
+    ) -> list[list[Outcome]]:
+        acks = [target for one in settlements if type(one) is _Ack for target in one.targets]
+        nacks = [one for one in settlements if type(one) is _Nack]
+        extensions = [one for one in settlements if type(one) is _Extend]
+        parts = {"ack": acks, "nack": nacks, "extend": extensions}
+        request = {name: part for name, part in parts.items() if part}
+        answer = await self._request(request, is_repeatable=is_repeatable)
+        acked, nacked, extended = iter(answer.ack), iter(answer.nack), iter(answer.extend)
+        outcomes: list[list[Outcome]] = []
+        for one in settlements:
+            if type(one) is _Ack:
+                outcomes.append([next(acked) for _ in one.targets])
+            else:
+                outcomes.append(next(nacked if type(one) is _Nack else extended))
+        return outcomes
+
+    async def _request(self, request: dict[str, object], *, is_repeatable: bool) -> _Answer:
+        data = await self._transport.request(
+            "POST", self._path, body=msgspec.json.encode(request), is_repeatable=is_repeatable
+        )
+        return decode_answer(data, _Answer)
+
+
+def _texts(targets: Sequence[Target]) -> list[str]:
+    if isinstance(targets, str | Delivery):
+        raise InvalidArgument("targets are a list: pass [delivery] for a single one")
+    texts = [one.receipt if isinstance(one, Delivery) else one for one in targets]
+    if not all(isinstance(text, str) for text in texts):
+        raise InvalidArgument("a target is a delivery, a receipt or a message's id")
+    return texts
+
+
+def _are_receipts(texts: list[str]) -> bool:
+    return all(parse_message_id(text) is None for text in texts)

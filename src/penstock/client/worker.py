@@ -1,0 +1,198 @@
+"""A worker: takes deliveries, calls a handler for each, and settles them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from penstock.client.consumer import Consumer
+from penstock.client.message import Delivery
+from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.limits import MAX_REASON_CHARACTERS
+from penstock.core.retry import Backoff
+from penstock.core.settling import Outcome
+from penstock.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from penstock.client.async_client import AsyncClient
+
+__all__ = ["Handler", "Worker", "WorkerSettings"]
+
+Handler = Callable[[Delivery], Awaitable[None] | None]
+"""A coroutine function, or a plain function, which is called in a thread."""
+
+_BACKOFF = Backoff(kind="exponential", base_seconds=1.0, max_seconds=300.0, jitter=0.5)
+
+logger = logging.getLogger("penstock.client")
+
+
+class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a worker works.
+
+    - `concurrency`: handlers that run at once. `prefetch`: deliveries that wait for one, leased;
+      None is four for each handler.
+    - `lease_seconds`: how soon a message comes again when this process dies. It is extended for
+      as long as the handler runs.
+    - `wait_seconds`: of one long poll, up to 20.
+    - `backoff`: before a message whose handler failed is delivered again; None leaves it to the
+      subscription.
+    - `stop_seconds`: what handlers get to finish after a stop. Then they are cancelled, and their
+      messages given back.
+    """
+
+    queue: str
+    subscription: str = DEFAULT_SUBSCRIPTION
+    concurrency: int = 1
+    prefetch: int | None = None
+    lease_seconds: float = 30.0
+    wait_seconds: float = 20.0
+    backoff: Backoff | None = _BACKOFF
+    stop_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1:
+            raise InvalidArgument(f"concurrency is {self.concurrency}: use 1 or more")
+        if self.prefetch is not None and self.prefetch < 0:
+            raise InvalidArgument(f"prefetch is {self.prefetch}: use 0 or more")
+
+    @property
+    def limit(self) -> int:
+        """Deliveries leased at once."""
+        prefetch = 4 * self.concurrency if self.prefetch is None else self.prefetch
+        return self.concurrency + prefetch
+
+
+class Worker:
+    """Runs a handler for every delivery of a subscription until it is stopped.
+
+    Returned: acked. Raised: nacked, with the error as the reason. A delivery is settled once its
+    handler is done, and the next one does not wait for that answer. At least once: a handler may
+    see a message again, when the process or the server died at the wrong moment.
+    """
+
+    def __init__(
+        self, client: AsyncClient, handler: Handler, settings: WorkerSettings, rng: random.Random
+    ) -> None:
+        self._client = client
+        self._handler = _as_coroutine(handler)
+        self._settings = settings
+        self._rng = rng
+        self._stop = asyncio.Event()
+        self._is_forced = asyncio.Event()
+
+    def stop(self) -> None:
+        """Take no more, finish what runs. A second call cancels what runs."""
+        if self._stop.is_set():
+            self._is_forced.set()
+        self._stop.set()
+
+    def end(self) -> None:
+        """As the first `stop`, however often it is called."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Until `stop`, or an error that does not pass by itself, which it raises."""
+        settings = self._settings
+        consumer = Consumer(
+            self._client,
+            settings.queue,
+            settings.subscription,
+            limit=settings.limit,
+            lease_seconds=settings.lease_seconds,
+            wait_seconds=settings.wait_seconds,
+            rng=self._rng,
+        )
+        async with consumer:
+            slots = [asyncio.create_task(self._work(consumer)) for _ in range(settings.concurrency)]
+            stopped = asyncio.create_task(self._stop.wait())
+            try:
+                await asyncio.wait([stopped, *slots], return_when=asyncio.FIRST_COMPLETED)
+                self._stop.set()
+                ending = asyncio.create_task(consumer.stop())
+                await self._finish(slots)
+                await ending
+            finally:
+                stopped.cancel()
+                for slot in slots:
+                    slot.cancel()
+                await asyncio.gather(stopped, *slots, return_exceptions=True)
+        for slot in slots:
+            if not slot.cancelled() and (error := slot.exception()) is not None:
+                raise error
+
+    async def _finish(self, slots: list[asyncio.Task[None]]) -> None:
+        forced = asyncio.create_task(self._is_forced.wait())
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._settings.stop_seconds
+        running: set[asyncio.Task[None]] = set(slots)
+        try:
+            while running and not forced.done() and (left := until - loop.time()) > 0:
+                done, _ = await asyncio.wait(
+                    [forced, *running], timeout=left, return_when=asyncio.FIRST_COMPLETED
+                )
+                running -= done
+        finally:
+            forced.cancel()
+
+    async def _work(self, consumer: Consumer) -> None:
+        while (delivery := await consumer.take()) is not None:
+            try:
+                await self._handler(delivery)
+            except asyncio.CancelledError:
+                self._nack(consumer, delivery, "the worker was stopped", 0.0)
+                raise
+            except Exception as exc:
+                logger.warning(
+                    "the handler failed on message %s of %s",
+                    delivery.id,
+                    delivery.queue,
+                    exc_info=True,
+                )
+                reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
+                self._nack(consumer, delivery, reason, self._delay(delivery))
+            else:
+                settler = self._client.settler(delivery.queue, delivery.subscription)
+                settled = settler.ack([delivery])
+                settled.add_done_callback(functools.partial(_settled, consumer, delivery))
+
+    def _nack(
+        self, consumer: Consumer, delivery: Delivery, reason: str, delay_seconds: float | None
+    ) -> None:
+        settler = self._client.settler(delivery.queue, delivery.subscription)
+        settled = settler.nack([delivery], delay_seconds=delay_seconds, reason=reason)
+        settled.add_done_callback(functools.partial(_settled, consumer, delivery))
+
+    def _delay(self, delivery: Delivery) -> float | None:
+        backoff = self._settings.backoff
+        return None if backoff is None else backoff.delay_seconds(delivery.deliveries, self._rng)
+
+
+def _settled(
+    consumer: Consumer, delivery: Delivery, settled: asyncio.Future[Sequence[list[Outcome]]]
+) -> None:
+    consumer.release(delivery)
+    if settled.cancelled():
+        return
+    if (error := settled.exception()) is not None:
+        logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
+    elif (outcome := settled.result()[0][0]) in (Outcome.NOT_LEASED, Outcome.NOT_FOUND):
+        logger.warning("message %s was no longer ours to settle: %s", delivery.id, outcome.value)
+
+
+def _as_coroutine(handler: Handler) -> Callable[[Delivery], Awaitable[None]]:
+    if inspect.iscoroutinefunction(handler):
+        return handler
+
+    async def call(delivery: Delivery) -> None:
+        found = await asyncio.to_thread(handler, delivery)
+        if inspect.isawaitable(found):
+            await found
+
+    return call

@@ -1,0 +1,215 @@
+"""``/openapi.json`` and ``/docs``: what the routes say about themselves, put together once."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from blacksheep import Content, Request, Response
+
+from penstock.errors import PenstockError
+from penstock.http.docs_page import docs_page
+from penstock.http.errors import Problem, status_of
+from penstock.http.gate import Route
+from penstock.http.operation import JSON, Answer, Operation, Parameter
+
+__all__ = ["Documents", "make_document"]
+
+_PROBLEM_JSON = "application/problem+json"
+_LIGHTQ_ERROR = {
+    "title": "Error",
+    "type": "object",
+    "description": "An error as LightQ has it, with our stable `code` added.",
+    "properties": {
+        "timestamp": {"type": "string"},
+        "status": {"type": "integer"},
+        "error": {"type": "string"},
+        "message": {"type": "string"},
+        "path": {"type": "string"},
+        "requestId": {"type": "string"},
+        "code": {"type": "string"},
+    },
+    "required": ["timestamp", "status", "error", "message", "path", "requestId"],
+}
+_OPENAPI = Operation(
+    "This document", "operations", (Answer(200, "OpenAPI 3.1.", {JSON: {"type": "object"}}),)
+)
+_DOCS = Operation(
+    "This document as a page",
+    "operations",
+    (Answer(200, "A page.", {"text/html": {"type": "string"}}),),
+)
+_ABOUT = """A durable message queue over HTTP.
+
+`/v1` is the native API. `/queue` is that of LightQ and Simple Queue Service: a consumer group is a
+queue, read through its subscription `default`. Every answer has an `X-Request-Id`, the client's own
+if it sent one."""
+
+
+class Documents:
+    """Handlers of the two. They are made at start, and only handed out afterwards."""
+
+    def __init__(self, routes: Sequence[Route]) -> None:
+        document = make_document([*routes, *self.routes()])
+        self._json = Content(b"application/json", msgspec.json.encode(document))
+        self._page = Content(b"text/html; charset=utf-8", docs_page(document).encode())
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("GET", "/openapi.json", self.openapi, role=None, operation=_OPENAPI),
+            Route("GET", "/docs", self.docs, role=None, operation=_DOCS),
+        ]
+
+    async def openapi(self, request: Request) -> Response:
+        return Response(HTTPStatus.OK, content=self._json)
+
+    async def docs(self, request: Request) -> Response:
+        return Response(HTTPStatus.OK, content=self._page)
+
+
+def make_document(routes: Iterable[Route]) -> dict[str, Any]:
+    """An OpenAPI 3.1 document of all the routes."""
+    described = [(route, _operation(route)) for route in routes]
+    schemas = _Schemas(operation for _, operation in described)
+    paths: dict[str, dict[str, Any]] = defaultdict(dict)
+    for route, operation in described:
+        paths[route.path][route.method.lower()] = _describe(route, operation, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": version("penstock"),
+            "description": _ABOUT,
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(o.tag for _, o in described)],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": schemas.components,
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def _operation(route: Route) -> Operation:
+    if route.operation is not None:
+        return route.operation
+    names = re.findall(r"\{(\w+)\}", route.path)
+    return Operation(
+        f"{route.method} {route.path}",
+        "other",
+        (Answer(200, "Done."),),
+        tuple(Parameter(name, "path", "", {"type": "string"}, required=True) for name in names),
+    )
+
+
+class _Schemas:
+    """Every type that an operation names becomes a component, and is referred to from then on."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        types: dict[Any, None] = {Problem: None}
+        for operation in operations:
+            groups = [answer.types for answer in operation.answers]
+            if operation.body is not None:
+                groups.append(operation.body.types)
+            for group in groups:
+                types |= dict.fromkeys(s for s in group.values() if not isinstance(s, Mapping))
+        references, found = msgspec.json.schema_components(
+            list(types), ref_template="#/components/schemas/{name}"
+        )
+        self._references = dict(zip(types, references, strict=True))
+        self.components: dict[str, Any] = {"Error": _LIGHTQ_ERROR, **dict(sorted(found.items()))}
+
+    def of(self, schema: Any) -> Any:
+        return schema if isinstance(schema, Mapping) else self._references[schema]
+
+    def content(self, types: Mapping[str, Any]) -> dict[str, Any]:
+        return {kind: {"schema": self.of(schema)} for kind, schema in types.items()}
+
+
+def _describe(route: Route, operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    about = operation.about
+    if route.role is not None:
+        about = f"{about}\n\nRole: {route.role.name}.".strip()
+    described: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": operation.summary,
+        "description": about,
+        "tags": [operation.tag],
+        "security": [] if route.role is None else [{"basic": []}],
+        "parameters": [_parameter(one) for one in operation.parameters],
+        "responses": _responses(route, operation, schemas),
+    }
+    if operation.body is not None:
+        described["requestBody"] = {
+            "required": operation.body.required,
+            "content": schemas.content(operation.body.types),
+        }
+    return described
+
+
+def _operation_id(route: Route) -> str:
+    words = re.sub(r"\W+", "_", route.path).strip("_")
+    return f"{route.method.lower()}_{words}"
+
+
+def _parameter(one: Parameter) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "in": one.where,
+        "description": one.about,
+        "required": one.required,
+        "schema": one.schema,
+    }
+
+
+def _responses(route: Route, operation: Operation, schemas: _Schemas) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for answer in operation.answers:
+        response: dict[str, Any] = {"description": answer.about}
+        if answer.types:
+            response["content"] = schemas.content(answer.types)
+        if answer.headers:
+            response["headers"] = {
+                name: {"description": about, "schema": {"type": "string"}}
+                for name, about in answer.headers.items()
+            }
+        responses[str(answer.status)] = response
+    if route.is_native:
+        content = {_PROBLEM_JSON: {"schema": schemas.of(Problem)}}
+    else:
+        content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+    for status, texts in sorted(_errors(route, operation).items()):
+        responses.setdefault(str(int(status)), {"description": " ".join(texts), "content": content})
+    return responses
+
+
+def _errors(route: Route, operation: Operation) -> dict[HTTPStatus, list[str]]:
+    found: dict[HTTPStatus, list[str]] = defaultdict(list)
+    for error in operation.errors:
+        found[_status(error)].append(f"`{error.code}`: {_first_line(error)}")
+    if operation.body is not None and not found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE]:
+        found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE].append("The body is too large.")
+    if operation.parameters and not found[HTTPStatus.BAD_REQUEST]:
+        found[HTTPStatus.BAD_REQUEST].append("A parameter is not as it should be.")
+    if route.role is not None:
+        found[HTTPStatus.UNAUTHORIZED].append("Name or password are missing or wrong.")
+        found[HTTPStatus.FORBIDDEN].append(f"The role {route.role.name} is needed.")
+        found[HTTPStatus.TOO_MANY_REQUESTS].append(
+            "Too many requests, or wrong passwords; `Retry-After` says how long to wait."
+        )
+    return {status: texts for status, texts in found.items() if texts}
+
+
+def _status(error: type[PenstockError]) -> HTTPStatus:
+    return status_of(error(""))
+
+
+def _first_line(error: type[PenstockError]) -> str:
+    return (error.__doc__ or "").strip().partition("\n")[0]

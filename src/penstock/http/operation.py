@@ -1,0 +1,52 @@
+"""What a route says about itself: its parameters, bodies, answers and errors, for `/openapi.json`.
+
+A schema is either a type that msgspec knows, or a piece of JSON schema as a dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from penstock.errors import PenstockError
+
+__all__ = ["Answer", "Body", "Operation", "Parameter"]
+
+Schema = Any
+JSON = "application/json"
+
+
+class Parameter(NamedTuple):
+    name: str
+    where: Literal["path", "query", "header"]
+    about: str
+    schema: Mapping[str, Any]
+    required: bool = False
+
+
+class Body(NamedTuple):
+    """By content type."""
+
+    types: Mapping[str, Schema]
+    required: bool = True
+
+
+class Answer(NamedTuple):
+    """By content type; without any it has no body. `headers` are names and what they say."""
+
+    status: int
+    about: str
+    types: Mapping[str, Schema] = {}
+    headers: Mapping[str, str] = {}
+
+
+class Operation(NamedTuple):
+    """What the route's role and rate limit imply (401, 403, 429) need not be said again."""
+
+    summary: str
+    tag: str
+    answers: tuple[Answer, ...]
+    parameters: tuple[Parameter, ...] = ()
+    body: Body | None = None
+    errors: tuple[type[PenstockError], ...] = ()
+    about: str = ""

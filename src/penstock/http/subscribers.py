@@ -1,0 +1,71 @@
+"""``/admin/subscribers``: who may use the queues, beside the two users of the settings."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.errors import InvalidArgument
+from penstock.http.auth import Authenticator, Role, User
+from penstock.http.body import read_body
+from penstock.http.gate import Route, answer
+from penstock.http.users import Users
+
+__all__ = ["Subscribers"]
+
+_MAX_BYTES = 64 * 1024
+
+
+class NewSubscriber(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """`rate_limit` is in requests a second; 0 or less is none."""
+
+    username: str
+    password: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+    role: Literal["USER", "ADMIN"] = "USER"
+    rate_limit: Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)] = 0
+
+
+class Subscribers:
+    """Handlers, one a method and path."""
+
+    def __init__(self, users: Users, authenticator: Authenticator) -> None:
+        self._users = users
+        self._authenticator = authenticator
+
+    def routes(self) -> list[Route]:
+        path = "/admin/subscribers"
+        return [
+            Route("POST", path, self.add, Role.ADMIN),
+            Route("GET", path, self.list, Role.ADMIN),
+            Route("DELETE", f"{path}/{{username}}", self.remove, Role.ADMIN),
+        ]
+
+    async def add(self, request: Request) -> Response:
+        body = await read_body(request, _MAX_BYTES)
+        try:
+            new = msgspec.json.decode(body, type=NewSubscriber)
+            new.password.encode()
+        except (msgspec.DecodeError, UnicodeError) as exc:
+            # The text of the error never has the value, so no password gets out.
+            raise InvalidArgument(f"the body is no subscriber: {exc}") from None
+        user = await self._users.add(new.username, new.password, Role[new.role], new.rate_limit)
+        return answer(HTTPStatus.CREATED, _subscriber(new.username, user))
+
+    async def list(self, request: Request) -> Response:
+        subscribers = self._users.subscribers().items()
+        return answer(HTTPStatus.OK, [_subscriber(name, user) for name, user in subscribers])
+
+    async def remove(self, request: Request) -> Response:
+        name = (request.route_values or {}).get("username") or ""
+        await self._users.remove(name)
+        self._authenticator.forget(name)
+        return Response(HTTPStatus.NO_CONTENT)
+
+
+def _subscriber(name: str, user: User) -> dict[str, object]:
+    return {"username": name, "role": user.role.name, "rateLimit": user.requests_per_second}

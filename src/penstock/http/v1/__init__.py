@@ -1,0 +1,25 @@
+"""``/v1/*``: the native API. Everything that the model can do, batch in every verb."""
+
+from __future__ import annotations
+
+from penstock.broker import Broker
+from penstock.http.gate import Route
+from penstock.http.v1.dead_letters import DeadLetters
+from penstock.http.v1.delivery import DeliveryCalls
+from penstock.http.v1.messages import Messages
+from penstock.http.v1.queues import Queues
+from penstock.http.v1.subscriptions import Subscriptions
+
+__all__ = ["native_routes"]
+
+
+def native_routes(broker: Broker) -> list[Route]:
+    """The busiest come first: that is the order in which a path is looked up."""
+    routes = [
+        *Messages(broker).routes(),
+        *DeliveryCalls(broker).routes(),
+        *Queues(broker).routes(),
+        *Subscriptions(broker).routes(),
+        *DeadLetters(broker).routes(),
+    ]
+    return [route._replace(is_native=True) for route in routes]

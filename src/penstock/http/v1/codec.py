@@ -1,0 +1,374 @@
+"""The JSON forms of the native API, and the way from them to the model and back.
+
+Names are snake_case, times ISO 8601 in UTC. What a form does not name is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_PRIORITY
+from penstock.core.message import (
+    DEFAULT_CONTENT_TYPE,
+    Delivery,
+    Message,
+    NewMessage,
+    PublishedMessage,
+    to_datetime,
+)
+from penstock.core.settling import Outcome
+from penstock.core.stats import QueueStats, SubscriptionStats
+from penstock.errors import InvalidArgument
+
+__all__ = [
+    "DeadLetterJson",
+    "DeliveryJson",
+    "MessageJson",
+    "NewMessageJson",
+    "delivery_json",
+    "message_json",
+    "new_message",
+]
+
+MAX_WAIT_SECONDS = 20
+MAX_PAGE = 1000
+
+# The largest whole number that every JSON reader keeps exactly.
+_MAX_NUMBER = 2**53 - 1
+
+Index = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
+Time = Annotated[datetime, Meta(tz=True)]
+Targets = Annotated[list[str], Meta(max_length=MAX_BATCH_MESSAGES)]
+Start = int | str
+_Count = Annotated[int, Meta(ge=1, le=MAX_PAGE)]
+_Indexes = Annotated[list[Index], Meta(max_length=MAX_BATCH_MESSAGES)]
+
+
+class _Form(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a client sends."""
+
+
+# Queues and subscriptions.
+
+
+class NewQueueJson(QueueConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A queue to be made: its name, and any of its settings."""
+
+    name: str
+
+
+class NewSubscriptionJson(
+    SubscriptionConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A subscription to be made. `start`: earliest, latest, an index or a time with a zone."""
+
+    name: str
+    start: Start = "latest"
+
+
+def _changes_of(config: type[msgspec.Struct], name: str) -> type[msgspec.Struct]:
+    """The same settings, none of which has a default: what is absent stays as it is."""
+    fields = [
+        (field.name, field.type | UnsetType, UNSET) for field in msgspec.structs.fields(config)
+    ]
+    return msgspec.defstruct(
+        name, fields, kw_only=True, forbid_unknown_fields=True, module=__name__
+    )
+
+
+QueueChangesJson = _changes_of(QueueConfig, "QueueChangesJson")
+SubscriptionChangesJson = _changes_of(SubscriptionConfig, "SubscriptionChangesJson")
+
+
+def settings_of(form: msgspec.Struct, config: type[msgspec.Struct]) -> dict[str, Any]:
+    """The settings that a form gives. Raises `InvalidArgument` for a number no store can keep."""
+    found = {}
+    for name in config.__struct_fields__:
+        value = getattr(form, name)
+        if value is UNSET:
+            continue
+        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
+            raise InvalidArgument(f"{name} is {value}: use at most {_MAX_NUMBER}")
+        found[name] = value
+    return found
+
+
+class QueuePage(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `after` for the rest; null at the end."""
+
+    queues: list[QueueStats]
+    next: str | None
+
+
+class AllStats(msgspec.Struct, kw_only=True):
+    queues: list[QueueStats]
+
+
+class SubscriptionList(msgspec.Struct, kw_only=True):
+    subscriptions: list[SubscriptionStats]
+
+
+class Purged(msgspec.Struct, kw_only=True):
+    purged: int
+
+
+# Messages.
+
+
+class NewMessageJson(_Form, kw_only=True):
+    """A message to be published.
+
+    Exactly one of `body` (text), `body_base64` and `json` (any value; stored as its JSON text,
+    with the content type application/json) is the body.
+    """
+
+    body: str | UnsetType = UNSET
+    body_base64: str | UnsetType = UNSET
+    json: msgspec.Raw | UnsetType = UNSET
+    content_type: str | None = None
+    attributes: dict[str, str] = {}
+    topic: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=MAX_PRIORITY)] = 0
+    not_before: Time | None = None
+    expires_at: Time | None = None
+    group_key: str | None = None
+    dedup_key: str | None = None
+
+
+class NewBatchJson(_Form, kw_only=True):
+    messages: Annotated[list[NewMessageJson], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)]
+
+
+class PublishedJson(msgspec.Struct, kw_only=True):
+    """One entry a message, in the order in which they came."""
+
+    durability: str
+    messages: list[PublishedMessage]
+
+
+class DeadLetterJson(msgspec.Struct, kw_only=True):
+    """Where a dead letter comes from, and why it is one."""
+
+    queue: str
+    subscription: str
+    index: int
+    deliveries: int
+    reason: str
+    failed_at: datetime
+
+
+class MessageJson(msgspec.Struct, kw_only=True):
+    """A message. It has `body` if that is UTF-8, and `body_base64` if not."""
+
+    index: int
+    id: str
+    body: str | UnsetType = UNSET
+    body_base64: bytes | UnsetType = UNSET
+    content_type: str
+    attributes: dict[str, str]
+    topic: str | None
+    priority: int
+    group_key: str | None
+    dedup_key: str | None
+    not_before: datetime | None
+    expires_at: datetime | None
+    created_at: datetime
+    dead_letter: DeadLetterJson | None = None
+
+
+class DeliveryJson(MessageJson, kw_only=True):
+    """A message in flight until `deadline` (null: until it is settled). `deliveries` counts it."""
+
+    receipt: str
+    deliveries: int
+    deadline: datetime | None
+
+
+class MessagePage(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `start` for the rest; null at the end."""
+
+    messages: list[MessageJson]
+    next: int | None
+
+
+class DeliveryList(msgspec.Struct, kw_only=True):
+    deliveries: list[DeliveryJson]
+
+
+def new_message(form: NewMessageJson, dedup_key: str | None) -> NewMessage:
+    """``dedup_key`` is for a message without one. Raises `InvalidArgument`."""
+    content_type = form.content_type
+    if (form.body is UNSET) + (form.body_base64 is UNSET) + (form.json is UNSET) != 2:
+        raise InvalidArgument("a message has exactly one of body, body_base64 and json")
+    if form.body is not UNSET:
+        body = form.body.encode()
+    elif form.body_base64 is not UNSET:
+        body = _from_base64(form.body_base64)
+    else:
+        assert form.json is not UNSET
+        body = _json_text(form.json)
+        content_type = content_type or "application/json"
+    return NewMessage(
+        body=body,
+        content_type=content_type or DEFAULT_CONTENT_TYPE,
+        attributes=form.attributes,
+        topic=form.topic,
+        priority=form.priority,
+        not_before=form.not_before,
+        expires_at=form.expires_at,
+        group_key=form.group_key,
+        dedup_key=form.dedup_key or dedup_key,
+    )
+
+
+def _from_base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidArgument("body_base64 is not base64") from None
+
+
+def _json_text(raw: msgspec.Raw) -> bytes:
+    text = bytes(raw)
+    if not text.isascii():
+        # Its syntax was checked as it was read, but not what is within its strings.
+        try:
+            text.decode()
+        except UnicodeDecodeError:
+            raise InvalidArgument("json is not UTF-8") from None
+    return text
+
+
+def message_json(message: Message) -> MessageJson:
+    return MessageJson(**_fields(message))
+
+
+def delivery_json(delivery: Delivery) -> DeliveryJson:
+    return DeliveryJson(
+        receipt=delivery.receipt,
+        deliveries=delivery.deliveries,
+        deadline=_moment(delivery.deadline_ns),
+        **_fields(delivery),
+    )
+
+
+def _fields(message: Message) -> dict[str, Any]:
+    envelope, letter = message.envelope, message.dead_letter
+    fields = {
+        "index": message.index,
+        "id": message.id,
+        "content_type": envelope.content_type,
+        "attributes": envelope.attributes,
+        "topic": envelope.topic,
+        "priority": envelope.priority,
+        "group_key": envelope.group_key,
+        "dedup_key": envelope.dedup_key,
+        "not_before": _moment(envelope.not_before_ns),
+        "expires_at": _moment(envelope.expires_at_ns),
+        "created_at": to_datetime(message.created_at_ns),
+    }
+    try:
+        fields["body"] = message.body.decode()
+    except UnicodeDecodeError:
+        fields["body_base64"] = message.body
+    if letter is not None:
+        fields["dead_letter"] = DeadLetterJson(
+            queue=letter.queue,
+            subscription=letter.subscription,
+            index=letter.index,
+            deliveries=letter.deliveries,
+            reason=letter.reason,
+            failed_at=letter.failed_at,
+        )
+    return fields
+
+
+def _moment(time_ns: int | None) -> datetime | None:
+    return None if time_ns is None else to_datetime(time_ns)
+
+
+# Delivery.
+
+
+class ReceiveJson(_Form, kw_only=True):
+    limit: _Count = 10
+    wait_seconds: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS)] = 0
+    lease_seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+
+
+class PollJson(_Form, kw_only=True):
+    start: Index
+    count: _Count
+
+
+class AgainJson(_Form, kw_only=True):
+    index: Index
+
+
+class NackJson(_Form, kw_only=True):
+    """Without `delay_seconds` the subscription's backoff decides."""
+
+    targets: Targets
+    delay_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    reason: str = ""
+
+
+class ExtendJson(_Form, kw_only=True):
+    targets: Targets
+    seconds: Annotated[float, Meta(gt=0, le=1e9)]
+
+
+class SettleJson(_Form, kw_only=True):
+    """Targets are receipts or message ids. `ack_up_to` settles everything below that index."""
+
+    ack: Targets = []
+    nack: Annotated[list[NackJson], Meta(max_length=MAX_PAGE)] = []
+    extend: Annotated[list[ExtendJson], Meta(max_length=MAX_PAGE)] = []
+    ack_up_to: Index | None = None
+
+
+class SettledJson(msgspec.Struct, kw_only=True):
+    """An outcome for each target, in the order in which they came."""
+
+    ack: list[Outcome]
+    nack: list[list[Outcome]]
+    extend: list[list[Outcome]]
+    acked_up_to: int
+
+
+# Subscriptions' positions, dead letters.
+
+
+class SeekJson(_Form, kw_only=True):
+    """`start`: earliest, latest, an index or a time with a zone."""
+
+    start: Start
+
+
+class ReleaseJson(_Form, kw_only=True):
+    indexes: _Indexes
+
+
+class HeldJson(msgspec.Struct, kw_only=True):
+    indexes: list[int]
+
+
+class LettersJson(_Form, kw_only=True):
+    """Ids of the messages that failed; null or absent means all of them."""
+
+    ids: Targets | None = None
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    replayed: int
+
+
+class Discarded(msgspec.Struct, kw_only=True):
+    discarded: int

@@ -1,0 +1,56 @@
+"""What the routes of the native API have in common when they describe themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.errors import (
+    InvalidArgument,
+    PenstockError,
+    QueueNotFound,
+    StorageFailed,
+    SubscriptionNotFound,
+)
+from penstock.http.operation import JSON, Answer, Body, Parameter
+from penstock.http.v1.codec import MAX_PAGE
+
+__all__ = [
+    "IN_QUEUE",
+    "IN_SUBSCRIPTION",
+    "LIMIT",
+    "NO_CONTENT",
+    "OF_QUEUE",
+    "OF_SUBSCRIPTION",
+    "START",
+    "form",
+    "gives",
+]
+
+_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"}
+_QUEUE = Parameter("queue", "path", "The queue's name.", _NAME, required=True)
+_SUBSCRIPTION = Parameter("subscription", "path", "The subscription's name.", _NAME, required=True)
+
+IN_QUEUE = (_QUEUE,)
+IN_SUBSCRIPTION = (_QUEUE, _SUBSCRIPTION)
+
+OF_QUEUE: tuple[type[PenstockError], ...] = (InvalidArgument, QueueNotFound, StorageFailed)
+OF_SUBSCRIPTION = (*OF_QUEUE, SubscriptionNotFound)
+
+LIMIT = Parameter(
+    "limit",
+    "query",
+    f"How many at most: 1 to {MAX_PAGE}.",
+    {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 100},
+)
+START = Parameter(
+    "start", "query", "The first index.", {"type": "integer", "minimum": 0, "default": 0}
+)
+NO_CONTENT = Answer(204, "Done.")
+
+
+def form(schema: Any, *, required: bool = True) -> Body:
+    return Body({JSON: schema}, required)
+
+
+def gives(schema: Any, about: str, status: int = 200) -> tuple[Answer, ...]:
+    return (Answer(status, about, {JSON: schema}),)

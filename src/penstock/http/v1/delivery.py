@@ -1,0 +1,154 @@
+"""Delivery: receive, poll, ask again, settle."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.core.message import Delivery
+from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
+from penstock.http.gate import Route, answer
+from penstock.http.operation import Operation
+from penstock.http.v1.codec import (
+    AgainJson,
+    DeliveryJson,
+    DeliveryList,
+    PollJson,
+    ReceiveJson,
+    SettledJson,
+    SettleJson,
+    delivery_json,
+)
+from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
+from penstock.http.v1.presence import while_present
+from penstock.http.v1.requests import path_value, read_form
+from penstock.storage import base
+
+__all__ = ["DeliveryCalls"]
+
+_TAG = "delivery"
+_receive = msgspec.json.Decoder(ReceiveJson)
+_poll = msgspec.json.Decoder(PollJson)
+_again = msgspec.json.Decoder(AgainJson)
+_settle = msgspec.json.Decoder(SettleJson)
+
+
+class DeliveryCalls:
+    """Handlers, one a call."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        one = "/v1/queues/{queue}/subscriptions/{subscription}"
+        return [
+            Route("POST", f"{one}/receive", self.receive, limit="pop", operation=_RECEIVE),
+            Route("POST", f"{one}/settle", self.settle, operation=_SETTLE),
+            Route("POST", f"{one}/poll", self.poll, limit="pop", operation=_POLL),
+            Route("POST", f"{one}/again", self.again, limit="pop", operation=_AGAIN),
+        ]
+
+    async def receive(self, request: Request) -> Response:
+        queue, name = _names(request)
+        asked = await read_form(request, _receive)
+        broker, limit, lease = self._broker, asked.limit, asked.lease_seconds
+        deliveries = await broker.receive(
+            queue, subscription=name, limit=limit, lease_seconds=lease
+        )
+        if not deliveries and asked.wait_seconds > 0:
+            waiting = broker.receive(
+                queue,
+                subscription=name,
+                limit=limit,
+                wait_seconds=asked.wait_seconds,
+                lease_seconds=lease,
+            )
+            deliveries = await while_present(request, waiting, [])
+        return _deliveries(deliveries)
+
+    async def poll(self, request: Request) -> Response:
+        asked = await read_form(request, _poll)
+        return _deliveries(
+            await self._broker.poll(*_names(request), start=asked.start, count=asked.count)
+        )
+
+    async def again(self, request: Request) -> Response:
+        asked = await read_form(request, _again)
+        delivery = await self._broker.ask_again(*_names(request), asked.index)
+        return answer(HTTPStatus.OK, delivery_json(delivery))
+
+    async def settle(self, request: Request) -> Response:
+        queue, name = _names(request)
+        asked = await read_form(request, _settle)
+        settlements: list[base.Settlement] = []
+        settlements += [
+            base.Nack(targets=one.targets, delay_seconds=one.delay_seconds, reason=one.reason)
+            for one in asked.nack
+        ]
+        settlements += [
+            base.Extend(targets=one.targets, seconds=one.seconds) for one in asked.extend
+        ]
+        if asked.ack_up_to is not None:
+            settlements.append(base.AckUpTo(index=asked.ack_up_to))
+        if asked.ack or not settlements:
+            settlements.insert(0, base.Ack(targets=asked.ack))
+        outcomes = iter(await self._broker.settle(queue, settlements, name))
+        return answer(
+            HTTPStatus.OK,
+            SettledJson(
+                ack=next(outcomes) if type(settlements[0]) is base.Ack else [],
+                nack=[next(outcomes) for _ in asked.nack],
+                extend=[next(outcomes) for _ in asked.extend],
+                acked_up_to=len(next(outcomes, ())),
+            ),
+        )
+
+
+def _names(request: Request) -> tuple[str, str]:
+    return path_value(request, "queue"), path_value(request, "subscription")
+
+
+def _deliveries(deliveries: list[Delivery]) -> Response:
+    return answer(HTTPStatus.OK, DeliveryList(deliveries=[delivery_json(d) for d in deliveries]))
+
+
+_RECEIVE = Operation(
+    "Lease the next messages",
+    _TAG,
+    gives(DeliveryList, "What there is; empty if the time was up first."),
+    IN_SUBSCRIPTION,
+    form(ReceiveJson, required=False),
+    OF_SUBSCRIPTION,
+    "By priority, then by index. With `wait_seconds` it waits that long for the first one. "
+    "Settle each before its `deadline`, or it comes again.",
+)
+_POLL = Operation(
+    "Lease messages of an index range",
+    _TAG,
+    gives(DeliveryList, "What of the range can be given out now."),
+    IN_SUBSCRIPTION,
+    form(PollJson),
+    OF_SUBSCRIPTION,
+    "The range is cut at the cursor below, and at `max_in_flight` above the lowest unacked index.",
+)
+_AGAIN = Operation(
+    "Have one unsettled message delivered once more",
+    _TAG,
+    gives(DeliveryJson, "The new delivery; the one before is void."),
+    IN_SUBSCRIPTION,
+    form(AgainJson),
+    (*OF_SUBSCRIPTION, MessageNotFound, NotLeased),
+)
+_SETTLE = Operation(
+    "Ack, nack and extend many deliveries at once",
+    _TAG,
+    gives(SettledJson, "An outcome for each target."),
+    IN_SUBSCRIPTION,
+    form(SettleJson),
+    (*OF_SUBSCRIPTION, InvalidReceipt),
+    "A target is a receipt or a message id. Outcomes: `done`; `already_settled`; `not_leased`: "
+    "another delivery was made, or the lease ended; `not_found`.",
+)

@@ -1,0 +1,135 @@
+"""Queues: list, create, look at, alter, delete, purge."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.core.config import QueueConfig
+from penstock.core.stats import QueueStats
+from penstock.errors import InvalidName, QueueExists, ReservedQueue
+from penstock.http.auth import Role
+from penstock.http.gate import Route, answer
+from penstock.http.operation import Operation, Parameter
+from penstock.http.v1.codec import (
+    MAX_PAGE,
+    AllStats,
+    NewQueueJson,
+    Purged,
+    QueueChangesJson,
+    QueuePage,
+    settings_of,
+)
+from penstock.http.v1.declare import IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
+from penstock.http.v1.requests import path_value, query_number, query_text, read_form
+
+__all__ = ["Queues"]
+
+_TAG = "queues"
+_new_queue = msgspec.json.Decoder(NewQueueJson)
+_changes = msgspec.json.Decoder(QueueChangesJson)
+
+
+class Queues:
+    """Handlers, one a call."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        one = "/v1/queues/{queue}"
+        admin = Role.ADMIN
+        return [
+            Route("GET", one, self.show, operation=_SHOW),
+            Route("GET", "/v1/queues", self.list, operation=_LIST),
+            Route("GET", "/v1/stats", self.stats, operation=_STATS),
+            Route("POST", "/v1/queues", self.create, admin, operation=_CREATE),
+            Route("PATCH", one, self.alter, admin, operation=_ALTER),
+            Route("DELETE", one, self.delete, admin, operation=_DELETE),
+            Route("POST", f"{one}/purge", self.purge, admin, operation=_PURGE),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
+        after = query_text(request, "after") or ""
+        found = [one for one in await self._broker.stats() if one.name > after]
+        page = found[:limit]
+        rest = page[-1].name if len(found) > limit else None
+        return answer(HTTPStatus.OK, QueuePage(queues=page, next=rest))
+
+    async def stats(self, request: Request) -> Response:
+        return answer(HTTPStatus.OK, AllStats(queues=await self._broker.stats()))
+
+    async def create(self, request: Request) -> Response:
+        new = await read_form(request, _new_queue)
+        await self._broker.create_queue(new.name, QueueConfig(**settings_of(new, QueueConfig)))
+        return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
+
+    async def show(self, request: Request) -> Response:
+        return answer(HTTPStatus.OK, await self._broker.queue_stats(path_value(request, "queue")))
+
+    async def alter(self, request: Request) -> Response:
+        name = path_value(request, "queue")
+        changes = settings_of(await read_form(request, _changes), QueueConfig)
+        await self._broker.alter_queue(name, **changes)
+        return answer(HTTPStatus.OK, await self._broker.queue_stats(name))
+
+    async def delete(self, request: Request) -> Response:
+        await self._broker.delete_queue(path_value(request, "queue"))
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def purge(self, request: Request) -> Response:
+        name = path_value(request, "queue")
+        messages = (await self._broker.queue_stats(name)).messages
+        await self._broker.purge_queue(name)
+        return answer(HTTPStatus.OK, Purged(purged=messages))
+
+
+_STATS = Operation("Look at every queue at once", _TAG, gives(AllStats, "Every queue, by name."))
+_LIST = Operation(
+    "List queues by name",
+    _TAG,
+    gives(QueuePage, "One page of queues."),
+    (
+        Parameter("after", "query", "Begin behind this name.", {"type": "string", "default": ""}),
+        LIMIT,
+    ),
+)
+_CREATE = Operation(
+    "Create a queue, with its subscription `default`",
+    _TAG,
+    gives(QueueStats, "The queue as it is now.", 201),
+    body=form(NewQueueJson),
+    errors=(*OF_QUEUE, InvalidName, QueueExists, ReservedQueue),
+)
+_SHOW = Operation(
+    "Look at a queue", _TAG, gives(QueueStats, "The queue."), IN_QUEUE, None, OF_QUEUE
+)
+_ALTER = Operation(
+    "Alter settings of a queue",
+    _TAG,
+    gives(QueueStats, "The queue as it is now."),
+    IN_QUEUE,
+    form(QueueChangesJson),
+    OF_QUEUE,
+    "What is absent stays as it is. `fifo` can be changed while the queue is empty.",
+)
+_DELETE = Operation(
+    "Delete a queue, with its messages, subscriptions and dead letters",
+    _TAG,
+    (NO_CONTENT,),
+    IN_QUEUE,
+    None,
+    (*OF_QUEUE, ReservedQueue),
+)
+_PURGE = Operation(
+    "Remove every message, for every subscription; dead letters stay",
+    _TAG,
+    gives(Purged, "How many there were."),
+    IN_QUEUE,
+    None,
+    OF_QUEUE,
+)

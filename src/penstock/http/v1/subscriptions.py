@@ -1,0 +1,221 @@
+"""Subscriptions of a queue: list, create, look at, alter, delete, move, pause, release."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.core.config import SubscriptionConfig
+from penstock.core.stats import SubscriptionStats
+from penstock.errors import (
+    InvalidDependency,
+    InvalidFilter,
+    InvalidName,
+    MessageNotFound,
+    NotHeld,
+    ReservedQueue,
+    SubscriptionExists,
+    SubscriptionNotFound,
+)
+from penstock.http.auth import Role
+from penstock.http.gate import Route, answer
+from penstock.http.operation import Operation
+from penstock.http.v1.codec import (
+    MAX_PAGE,
+    HeldJson,
+    NewSubscriptionJson,
+    ReleaseJson,
+    SeekJson,
+    SubscriptionChangesJson,
+    SubscriptionList,
+    settings_of,
+)
+from penstock.http.v1.declare import (
+    IN_QUEUE,
+    IN_SUBSCRIPTION,
+    LIMIT,
+    NO_CONTENT,
+    OF_QUEUE,
+    OF_SUBSCRIPTION,
+    form,
+    gives,
+)
+from penstock.http.v1.requests import path_value, query_number, read_form, start_of
+
+__all__ = ["Subscriptions"]
+
+_TAG = "subscriptions"
+_new_subscription = msgspec.json.Decoder(NewSubscriptionJson)
+_changes = msgspec.json.Decoder(SubscriptionChangesJson)
+_seek = msgspec.json.Decoder(SeekJson)
+_release = msgspec.json.Decoder(ReleaseJson)
+
+
+class Subscriptions:
+    """Handlers, one a call."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        every = "/v1/queues/{queue}/subscriptions"
+        one = f"{every}/{{subscription}}"
+        admin = Role.ADMIN
+        return [
+            Route("GET", every, self.list, operation=_LIST),
+            Route("POST", every, self.create, admin, operation=_CREATE),
+            Route("GET", one, self.show, operation=_SHOW),
+            Route("PATCH", one, self.alter, admin, operation=_ALTER),
+            Route("DELETE", one, self.delete, admin, operation=_DELETE),
+            Route("POST", f"{one}/seek", self.seek, admin, operation=_SEEK),
+            Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
+            Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
+            Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
+            Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
+        ]
+
+    async def list(self, request: Request) -> Response:
+        stats = await self._broker.queue_stats(path_value(request, "queue"))
+        return answer(HTTPStatus.OK, SubscriptionList(subscriptions=stats.subscriptions))
+
+    async def create(self, request: Request) -> Response:
+        queue = path_value(request, "queue")
+        new = await read_form(request, _new_subscription)
+        config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
+        await self._broker.create_subscription(queue, new.name, config, start=start_of(new.start))
+        return answer(HTTPStatus.CREATED, await self._stats(queue, new.name))
+
+    async def show(self, request: Request) -> Response:
+        return answer(HTTPStatus.OK, await self._stats(*_names(request)))
+
+    async def alter(self, request: Request) -> Response:
+        queue, name = _names(request)
+        changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
+        await self._broker.alter_subscription(queue, name, **changes)
+        return answer(HTTPStatus.OK, await self._stats(queue, name))
+
+    async def delete(self, request: Request) -> Response:
+        await self._broker.delete_subscription(*_names(request))
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def seek(self, request: Request) -> Response:
+        queue, name = _names(request)
+        start = start_of((await read_form(request, _seek)).start)
+        await self._broker.seek(queue, start, name)
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def pause(self, request: Request) -> Response:
+        await self._broker.pause(*_names(request))
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def resume(self, request: Request) -> Response:
+        await self._broker.resume(*_names(request))
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def held(self, request: Request) -> Response:
+        limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
+        indexes = await self._broker.held(*_names(request), limit)
+        return answer(HTTPStatus.OK, HeldJson(indexes=indexes))
+
+    async def release(self, request: Request) -> Response:
+        queue, name = _names(request)
+        indexes = (await read_form(request, _release)).indexes
+        await self._broker.release(queue, name, indexes)
+        return Response(HTTPStatus.NO_CONTENT)
+
+    async def _stats(self, queue: str, name: str) -> SubscriptionStats:
+        for one in (await self._broker.queue_stats(queue)).subscriptions:
+            if one.name == name:
+                return one
+        raise SubscriptionNotFound(f"queue {queue!r} has no subscription {name!r}")
+
+
+def _names(request: Request) -> tuple[str, str]:
+    return path_value(request, "queue"), path_value(request, "subscription")
+
+
+_LIST = Operation(
+    "List the subscriptions of a queue",
+    _TAG,
+    gives(SubscriptionList, "All of them."),
+    IN_QUEUE,
+    None,
+    OF_QUEUE,
+)
+_CREATE = Operation(
+    "Create a subscription",
+    _TAG,
+    gives(SubscriptionStats, "The subscription as it is now.", 201),
+    IN_QUEUE,
+    form(NewSubscriptionJson),
+    (
+        *OF_QUEUE,
+        InvalidName,
+        InvalidFilter,
+        InvalidDependency,
+        SubscriptionExists,
+        ReservedQueue,
+    ),
+)
+_SHOW = Operation(
+    "Look at a subscription",
+    _TAG,
+    gives(SubscriptionStats, "The subscription."),
+    IN_SUBSCRIPTION,
+    None,
+    OF_SUBSCRIPTION,
+)
+_ALTER = Operation(
+    "Alter settings of a subscription",
+    _TAG,
+    gives(SubscriptionStats, "The subscription as it is now."),
+    IN_SUBSCRIPTION,
+    form(SubscriptionChangesJson),
+    (*OF_SUBSCRIPTION, InvalidDependency, ReservedQueue),
+    "What is absent stays as it is. A `filter` cannot be altered.",
+)
+_DELETE = Operation(
+    "Delete a subscription; what waited for it alone is released",
+    _TAG,
+    (NO_CONTENT,),
+    IN_SUBSCRIPTION,
+    None,
+    (*OF_SUBSCRIPTION, ReservedQueue),
+)
+_SEEK = Operation(
+    "Move a subscription back or forward",
+    _TAG,
+    (NO_CONTENT,),
+    IN_SUBSCRIPTION,
+    form(SeekJson),
+    (*OF_SUBSCRIPTION, ReservedQueue),
+    "Deliveries in flight become void.",
+)
+_PAUSE = Operation(
+    "Deliver nothing until it is resumed; leases go on",
+    _TAG,
+    (NO_CONTENT,),
+    IN_SUBSCRIPTION,
+    None,
+    OF_SUBSCRIPTION,
+)
+_RESUME = Operation("Deliver again", _TAG, (NO_CONTENT,), IN_SUBSCRIPTION, None, OF_SUBSCRIPTION)
+_HELD = Operation(
+    "List indexes that wait for other subscriptions",
+    _TAG,
+    gives(HeldJson, "The lowest of them."),
+    (*IN_SUBSCRIPTION, LIMIT),
+    None,
+    OF_SUBSCRIPTION,
+)
+_RELEASE = Operation(
+    "Deliver messages although a subscription they wait for has not taken them",
+    _TAG,
+    (NO_CONTENT,),
+    IN_SUBSCRIPTION,
+    form(ReleaseJson),
+    (*OF_SUBSCRIPTION, MessageNotFound, NotHeld),
+)

@@ -1,0 +1,62 @@
+"""An application without a server: for what a real one cannot be brought to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from blacksheep import Application
+
+from penstock.broker import Broker
+from penstock.http.app import create_app
+from penstock.settings import Settings
+from tests.http.client import Answer, basic
+
+__all__ = ["InProcess", "application"]
+
+
+class InProcess:
+    def __init__(self, app: Application) -> None:
+        self._app = app
+
+    async def ask(
+        self, method: str, path: str, body: bytes = b"", *, name: str = "user", **headers: str
+    ) -> Answer:
+        passwords = {"user": "password", "admin": "adminpassword"}
+        given = {"authorization": basic(name, passwords[name]), "content-length": str(len(body))}
+        given |= headers
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [(key.lower().encode(), value.encode()) for key, value in given.items()],
+        }
+        sent: list[Any] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        found = {key.decode().lower(): value.decode() for key, value in sent[0]["headers"]}
+        content = b"".join(message.get("body", b"") for message in sent[1:])
+        return Answer(sent[0]["status"], found, content)
+
+    async def json(self, method: str, path: str, value: object, **headers: str) -> Answer:
+        return await self.ask(method, path, json.dumps(value).encode(), **headers)
+
+
+@asynccontextmanager
+async def application(broker: Broker) -> AsyncIterator[InProcess]:
+    app = create_app(broker, Settings(data="memory:"))
+    await app.start()  # type: ignore[no-untyped-call]
+    try:
+        yield InProcess(app)
+    finally:
+        await app.stop()  # type: ignore[no-untyped-call]

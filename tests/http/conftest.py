@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.http.client import Client
+from tests.http.server import Server, running
+
+_numbers = count()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests that need no settings of their own; they keep apart by group."""
+    directory = tmp_path_factory.mktemp("server")
+    with running(str(directory / "data"), directory / "log") as server:
+        yield server
+
+
+@pytest.fixture
+def user(server: Server) -> Client:
+    return server.client("user", "password")
+
+
+@pytest.fixture
+def admin(server: Server) -> Client:
+    return server.client("admin", "adminpassword")
+
+
+@pytest.fixture
+def anyone(server: Server) -> Client:
+    return server.client()
+
+
+@pytest.fixture
+def group() -> str:
+    return f"group-{next(_numbers)}"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "log"

@@ -1,0 +1,85 @@
+"""A real server in a process of its own, on a free port of loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.http.client import Client
+
+__all__ = ["Server", "penstock_command", "running"]
+
+_WAIT_SECONDS = 30
+
+
+def penstock_command(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
+
+
+class Server:
+    """Started by the constructor, which returns once it listens."""
+
+    def __init__(
+        self, data: str, log: Path, *options: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.data = data
+        self._log = log
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                penstock_command("serve", "--port", "0", "--data", data, *options),
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                env={**os.environ, **(environment or {})},
+            )
+        self.url = self._wait_for_url()
+        self.port = urlsplit(self.url).port or 0
+
+    def _wait_for_url(self) -> str:
+        deadline = time.monotonic() + _WAIT_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            for line in self.log_lines():
+                if line.get("event") == "serving":
+                    return str(line["url"])
+            time.sleep(0.02)
+        raise AssertionError(f"the server did not start: {self.log_text()}")
+
+    def log_text(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def log_lines(self) -> list[dict[str, Any]]:
+        lines = self.log_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+
+    def client(self, name: str | None = None, password: str = "") -> Client:
+        return Client(self.port, name, password)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(timeout=_WAIT_SECONDS)
+
+    def stop(self) -> int:
+        """By SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=_WAIT_SECONDS)
+
+
+@contextmanager
+def running(
+    data: str, log: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    server = Server(data, log, *options, environment=environment)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.kill()

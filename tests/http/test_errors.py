@@ -1,0 +1,86 @@
+"""The body of an error, and request ids."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+
+from tests.http.client import Answer, Client
+
+
+def test_an_error_says_when_what_and_where(user: Client, group: str) -> None:
+    answer = user.ack(group, "unknown")
+    assert answer.headers["content-type"] == "application/json"
+    error = answer.json
+    assert error.keys() == {"timestamp", "status", "error", "message", "path", "requestId", "code"}
+    assert (error["status"], error["error"], error["path"]) == (404, "Not Found", "/queue/ack")
+    assert datetime.fromisoformat(error["timestamp"]).tzinfo is None
+    assert error["message"]
+    assert error["requestId"] == answer.headers["x-request-id"]
+
+
+def answers(
+    user: Client, admin: Client, anyone: Client, group: str, **headers: str
+) -> list[Answer]:
+    return [
+        user.push(group, "a", **headers),
+        user.ask("GET", "/queue/pop", consumerGroup="a b", **headers),
+        anyone.ask("GET", "/queue/pop", consumerGroup=group, **headers),
+        user.ask("GET", "/queue/view", consumerGroup=group, **headers),
+        user.ask("GET", "/nowhere", **headers),
+        user.push(group, "x" * (2**20 + 1), **headers),
+        anyone.ask("GET", "/livez", **headers),
+        admin.ask("GET", "/queue/view", consumerGroup=group, **headers),
+    ]
+
+
+STATUSES = [200, 400, 401, 403, 404, 413, 200, 200]
+
+
+@pytest.mark.parametrize("header", ["X_Request_Id", "X_Correlation_Id"])
+def test_a_request_id_is_echoed_whatever_the_answer(
+    user: Client, admin: Client, anyone: Client, group: str, header: str
+) -> None:
+    found = answers(user, admin, anyone, group, **{header: "my id 7"})
+    assert [answer.status for answer in found] == STATUSES
+    assert {answer.headers["x-request-id"] for answer in found} == {"my id 7"}
+    assert {a.json["requestId"] for a in found if a.status >= 400} == {"my id 7"}
+
+
+def test_without_one_a_request_id_is_made(
+    user: Client, admin: Client, anyone: Client, group: str
+) -> None:
+    found = answers(user, admin, anyone, group)
+    ids = [answer.headers["x-request-id"] for answer in found]
+    assert len(set(ids)) == len(ids)
+    assert min(map(len, ids)) >= 16
+
+
+def test_the_request_id_goes_before_the_correlation_id(user: Client, group: str) -> None:
+    answer = user.push(group, "a", X_Request_Id="first", X_Correlation_Id="second")
+    assert answer.headers["x-request-id"] == "first"
+
+
+@pytest.mark.parametrize("given", ["x" * 500, "\xe4", ""])
+def test_a_request_id_that_cannot_be_echoed_is_replaced(
+    user: Client, group: str, given: str
+) -> None:
+    assert user.push(group, "a", X_Request_Id=given).headers["x-request-id"] != given
+
+
+@pytest.mark.parametrize("path", ["/%ff", "/queue/%00", "/queue//push", "/%2e%2e", "/?a"])
+def test_a_path_that_does_not_exist_is_not_found(user: Client, path: str) -> None:
+    assert user.ask("GET", path).status == 404
+
+
+@pytest.mark.parametrize(
+    "query", ["?id=%", "?%ff=%ff", "?id", "?&&&", "?id=a&id=b", "?" + "a=1&" * 5000]
+)
+def test_a_strange_query_is_no_error_of_the_server(user: Client, group: str, query: str) -> None:
+    assert user.ask("POST", f"/queue/ack{query}", consumerGroup=group).status in (400, 404)
+
+
+def test_a_method_that_a_path_does_not_have_is_not_allowed(user: Client) -> None:
+    answer = user.ask("PUT", "/queue/push", "a")
+    assert (answer.status, answer.headers["allow"]) == (405, "POST")

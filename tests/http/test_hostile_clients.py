@@ -1,0 +1,194 @@
+"""Whatever a client sends, it gets a clear answer or is cut off, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.http.client import Client, basic
+from tests.http.server import Server, running
+
+MEBIBYTE = 2**20
+AUTHORIZATION = f"Authorization: {basic('user', 'password')}\r\n"
+PUSH = f"POST /queue/push HTTP/1.1\r\nHost: a\r\nconsumerGroup: hostile\r\n{AUTHORIZATION}"
+
+
+@pytest.fixture(autouse=True)
+def goes_on(user: Client, group: str) -> Iterator[None]:
+    """After each of these the server serves as before."""
+    yield
+    assert user.push(group).status == 200
+    assert user.pop(group).status == 200
+
+
+def send(port: int, data: bytes, *, seconds: float = 10) -> bytes:
+    """All that is answered until the server closes the connection, or nothing comes for long."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection:
+        with suppress(ConnectionError):
+            connection.sendall(data)
+        return read_all(connection)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    answer = b""
+    with suppress(ConnectionError, TimeoutError):
+        while part := connection.recv(65536):
+            answer += part
+    return answer
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+@pytest.mark.parametrize("path", ["/queue/push", "/queue/batch/push"])
+def test_a_body_that_says_it_is_too_large_is_not_read(server: Server, path: str) -> None:
+    # Given a client that announces far too much and sends only the beginning
+    head = PUSH.replace("/queue/push", path) + f"Content-Length: {100 * 2**30}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(head.encode() + b"x" * 1000)
+        # Then it is answered and let go, though it never sends the rest
+        answer = read_all(connection)
+    assert status_of(answer) == 413
+
+
+def test_a_body_in_chunks_is_cut_off_at_the_limit(server: Server) -> None:
+    # Given a client that would send for ever
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    sent = 0
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall((PUSH + "Transfer-Encoding: chunked\r\n\r\n").encode())
+        connection.settimeout(0.001)
+        answer = b""
+        while not answer and sent < 200 * MEBIBYTE:
+            try:
+                connection.settimeout(10)
+                connection.sendall(chunk)
+                sent += 65536
+                connection.settimeout(0.001)
+                answer = connection.recv(65536)
+            except TimeoutError:
+                continue
+    # Then it is refused soon after the limit
+    assert status_of(answer) == 413
+    assert sent < 20 * MEBIBYTE
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize("options", [[], ["-H", "Expect:"], ["-H", "Transfer-Encoding: chunked"]])
+def test_curl_gets_the_413(server: Server, options: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(b"x" * 8 * MEBIBYTE)
+    command = ["curl", "-s", "-u", "user:password", "-H", "consumerGroup: hostile", *options]
+    command += ["--data-binary", f"@{file}", f"{server.url}/queue/push"]
+    done = subprocess.run(command, check=False, capture_output=True, timeout=30)
+    assert json.loads(done.stdout)["status"] == 413
+
+
+def test_who_may_not_send_is_told_so_before_the_body(server: Server) -> None:
+    head = PUSH.replace(AUTHORIZATION, "") + f"Content-Length: {MEBIBYTE}\r\n\r\n"
+    assert status_of(send(server.port, head.encode())) == 401
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x00" * 1000,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"BREW /coffee HTTP/1.1\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nbad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n: empty\r\n\r\n",
+        b"POST /queue/push HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /queue/push HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /queue/push HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /queue/push HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    ],
+)
+def test_garbage_is_refused(server: Server, garbage: bytes) -> None:
+    answer = send(server.port, garbage, seconds=3)
+    assert not answer or 400 <= status_of(answer) < 500
+
+
+def test_random_bytes_are_refused(server: Server) -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        answer = send(server.port, rng.randbytes(rng.randrange(20, 2000)) + b"\r\n\r\n", seconds=2)
+        assert not answer or 400 <= status_of(answer) < 500
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"GET / HTTP/1.1\r\n" + b"x: " + b"y" * 4 * MEBIBYTE,
+        b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 500_000,
+        b"GET /" + b"a" * 4 * MEBIBYTE,
+    ],
+)
+def test_a_bomb_of_headers_is_cut_off(server: Server, bomb: bytes) -> None:
+    answer = send(server.port, bomb)
+    assert not answer or status_of(answer) in (400, 431)
+
+
+def test_deep_json_is_refused(user: Client, admin: Client, group: str) -> None:
+    for deep in ("[" * 500_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000):
+        assert user.ask("POST", "/queue/batch/push", deep, consumerGroup=group).status == 400
+        answer = admin.ask("POST", "/queue/dlq/replay", deep, consumerGroup=group)
+        assert answer.status == 400
+
+
+def test_a_half_closed_connection_is_still_answered(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall((PUSH + "Content-Length: 1\r\nConnection: close\r\n\r\na").encode())
+        connection.shutdown(socket.SHUT_WR)
+        answer = read_all(connection)
+    assert not answer or status_of(answer) == 200
+
+
+def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(server: Server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall((PUSH + "Content-Length: 1000\r\n\r\nabc").encode())
+    time.sleep(0.2)
+    assert [line for line in server.log_lines() if line["level"] == "error"] == []
+
+
+def test_slow_clients_are_let_go(log: Path) -> None:
+    # Given a server that waits a second for a request to arrive
+    with running("memory:", log, environment={"PENSTOCK_RECEIVE_SECONDS": "1"}) as server:
+        beginnings = ["", "G", PUSH, PUSH + "Content-Length: 10\r\n\r\nabc"]
+        slow = [socket.create_connection(("127.0.0.1", server.port), timeout=6) for _ in beginnings]
+        # When clients send a beginning and nothing more, one of them now and then a byte
+        for connection, beginning in zip(slow, beginnings, strict=True):
+            connection.sendall(beginning.encode())
+        # Then others are served
+        assert server.client("user", "password").push("orders").status == 200
+        # And the connections of the slow ones are closed
+        for connection, beginning in zip(slow, beginnings, strict=True):
+            answer = read_all(connection)
+            connection.close()
+            assert status_of(answer) == 408, beginning
+        assert [line for line in server.log_lines() if line["level"] == "error"] == []
+
+
+def test_too_many_connections_are_refused(log: Path) -> None:
+    with running("memory:", log, environment={"PENSTOCK_MAX_CONNECTIONS": "20"}) as server:
+        user = server.client("user", "password")
+        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
+        assert user.push("orders").status == 503
+        for connection in idle:
+            connection.close()
+        deadline = time.monotonic() + 5
+        while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert status == 200

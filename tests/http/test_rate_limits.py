@@ -1,0 +1,62 @@
+"""Limits of requests a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.http.gate import RateLimit
+from tests.contract.clock import ManualClock
+from tests.http.client import Answer, Client
+from tests.http.server import running
+
+
+def refused(answers: list[Answer]) -> list[Answer]:
+    assert {answer.status for answer in answers} <= {200, 404, 429}
+    return [answer for answer in answers if answer.status == 429]
+
+
+def test_limits_by_lightqs_names(log: Path) -> None:
+    # Given three pushes and two pops a second
+    environment = {"RATE_LIMIT_PUSH_PER_SECOND": "3", "RATE_LIMIT_POP_PER_SECOND": "2"}
+    with running("memory:", log, environment=environment) as server:
+        user = server.client("user", "password")
+        user.push("warm-up")
+        # When many more come (which takes less than two seconds, so three windows at most)
+        answers = [user.push("orders", X_Request_Id=str(number)) for number in range(40)]
+        over = refused(answers)
+        # Then most of them are refused, and told when to come again
+        assert len(over) >= 30
+        assert {answer.headers["retry-after"] for answer in over} == {"1"}
+        for number, answer in enumerate(answers):
+            assert answer.headers["x-request-id"] == str(number)
+        assert over[0].json["error"] == "Too Many Requests"
+        # And what was answered with success is all that is there
+        admin = server.client("admin", "adminpassword")
+        assert len(admin.view("orders").json) == 40 - len(over)
+        # And pops have a limit of their own, which batches share
+        pops = [user.pop("orders") for _ in range(10)]
+        pops += [user.ask("GET", "/queue/batch/pop", consumerGroup="orders") for _ in range(10)]
+        assert len(refused(pops)) >= 12
+
+
+def test_without_a_setting_nothing_is_limited(user: Client, group: str) -> None:
+    assert refused([user.push(group) for _ in range(60)]) == []
+    assert refused([user.pop(group) for _ in range(60)]) == []
+
+
+def test_a_window_is_a_second_and_then_a_new_one_begins() -> None:
+    clock = ManualClock()
+    limit = RateLimit(2, clock)
+    assert [limit.admits() for _ in range(4)] == [True, True, False, False]
+    clock.advance(0.9)
+    assert not limit.admits()
+    clock.advance(0.1)
+    assert [limit.admits() for _ in range(3)] == [True, True, False]
+
+
+@pytest.mark.parametrize("per_second", [0, -1])
+def test_zero_or_less_is_no_limit(per_second: int) -> None:
+    limit = RateLimit(per_second, ManualClock())
+    assert all(limit.admits() for _ in range(1000))
