@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from penstock.broker import Broker
 from penstock.core.settling import Outcome
 from penstock.errors import DiskFull
+from penstock.storage.wal.store import WalStore
 from tests.faults.files import FULL_DISK, FaultyFiles, no_fault
 from tests.faults.store import broker_on, open_store
+from tests.simulation.files import SimulatedFiles
+
+SMALL_SEGMENT = 256 * 1024
 
 BODY = b"x" * 200
 
 
-async def fill(broker: Broker) -> int:
+async def fill(broker: Broker, body: bytes = BODY) -> int:
     """Publish until it is refused; how many were accepted."""
     for accepted in range(1000):
         try:
-            await broker.publish("orders", [BODY])
+            await broker.publish("orders", [body])
         except DiskFull:
             return accepted
     raise AssertionError("a disk without space took everything")
@@ -96,3 +102,27 @@ async def test_a_new_store_on_a_full_disk_is_refused(files: FaultyFiles) -> None
     files.fault = FULL_DISK
     with pytest.raises(DiskFull, match="no disk space"):
         await open_store(files)
+
+
+async def test_a_full_disk_recovers_by_itself_once_consumers_have_caught_up() -> None:
+    # Given a disk that only holds a few segments, and a queue that keeps no history
+    files = SimulatedFiles(Random(1))
+    files.capacity_bytes = 5 * SMALL_SEGMENT
+    store = await WalStore.open(files, segment_bytes=SMALL_SEGMENT)
+    async with Broker(store) as broker:
+        await broker.create_queue("orders", retention_messages=0)
+        # When it is filled until a publish is refused, several times over
+        for _ in range(3):
+            accepted = await fill(broker, bytes(4000))
+            assert accepted > 100
+            # And everything is consumed, one message at a time, while the regular work goes on
+            for number in range(accepted):
+                [delivery] = await broker.receive("orders")
+                await broker.ack("orders", [delivery])
+                if number % 10 == 9:
+                    with suppress(DiskFull):
+                        await store.tick()
+            # Then the space is there again
+            await store.tick()
+            assert broker.problem is None
+        assert (await broker.queue_stats("orders")).messages == 0
