@@ -114,7 +114,7 @@ async def test_a_full_disk_recovers_by_itself_once_consumers_have_caught_up() ->
         # When it is filled until a publish is refused, several times over
         for _ in range(3):
             accepted = await fill(broker, bytes(4000))
-            assert accepted > 100
+            assert accepted > 0
             # And everything is consumed, one message at a time, while the regular work goes on
             for number in range(accepted):
                 [delivery] = await broker.receive("orders")
