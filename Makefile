@@ -25,8 +25,8 @@ help: ## Show this list
 
 install: $(DEV) ## Make .venv with everything needed to work on Penstock
 
-serve: $(RUNTIME) ## Publish, receive and ack on the embedded store (DATA=./data)
-	@$(BIN)/python -m penstock.demo "$(DATA)"
+serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--port 9000")
+	@$(BIN)/penstock serve --data "$(DATA)" $(ARGS)
 
 test: $(DEV) ## Run the tests (ARGS="-k wal -x")
 	@$(BIN)/python -m pytest $(ARGS)

@@ -55,7 +55,7 @@ async def test_leases_of_what_waits_are_kept(client: AsyncClient, queue: str) ->
     async with client.consumer(queue, prefetch=2, lease_seconds=0.4, wait_seconds=0.1) as consumer:
         first = await anext(consumer)
         await client.ack(queue, [first])
-        await asyncio.sleep(1.0)  # the server's clock is a real one
+        await asyncio.sleep(0.7)  # the server's clock is a real one
         second = await anext(consumer)
         await client.ack(queue, [second])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -22,7 +21,14 @@ class InProcess:
         self._app = app
 
     async def ask(
-        self, method: str, path: str, body: bytes = b"", *, name: str = "user", **headers: str
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        *,
+        query: str = "",
+        name: str = "user",
+        **headers: str,
     ) -> Answer:
         passwords = {"user": "password", "admin": "adminpassword"}
         given = {"authorization": basic(name, passwords[name]), "content-length": str(len(body))}
@@ -32,7 +38,7 @@ class InProcess:
             "method": method,
             "path": path,
             "raw_path": path.encode(),
-            "query_string": b"",
+            "query_string": query.encode(),
             "headers": [(key.lower().encode(), value.encode()) for key, value in given.items()],
         }
         sent: list[Any] = []
@@ -48,13 +54,10 @@ class InProcess:
         content = b"".join(message.get("body", b"") for message in sent[1:])
         return Answer(sent[0]["status"], found, content)
 
-    async def json(self, method: str, path: str, value: object, **headers: str) -> Answer:
-        return await self.ask(method, path, json.dumps(value).encode(), **headers)
-
 
 @asynccontextmanager
-async def application(broker: Broker) -> AsyncIterator[InProcess]:
-    app = create_app(broker, Settings(data="memory:"))
+async def application(broker: Broker, **settings: Any) -> AsyncIterator[InProcess]:
+    app = create_app(broker, Settings.model_validate({"data": "memory:", **settings}))
     await app.start()  # type: ignore[no-untyped-call]
     try:
         yield InProcess(app)

@@ -192,3 +192,43 @@ def test_too_many_connections_are_refused(log: Path) -> None:
         while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
             time.sleep(0.02)
         assert status == 200
+
+
+@pytest.mark.parametrize("protocol", ["h2c", "websocket"])
+def test_an_offer_of_another_protocol_is_passed_over(
+    server: Server, admin: Client, group: str, protocol: str
+) -> None:
+    """Java's client makes one with its first request."""
+    offer = "Connection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAEAAEAAAAIAAAAB\r\n"
+    head = (
+        PUSH.replace("hostile", group) + offer + f"Upgrade: {protocol}\r\nContent-Length: 5\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        # When the body comes with the head, after it, or cut in two
+        for pieces in ([head + "hello"], [head, "hello"], [head[:-30], head[-30:] + "he", "llo"]):
+            for piece in pieces:
+                connection.sendall(piece.encode())
+                time.sleep(0.02)
+            # Then the request is answered as if there had been no offer, on the same connection
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += connection.recv(65536)
+            assert status_of(answer) == 200
+    assert [one["content"] for one in admin.view(group).json] == ["hello"] * 3
+
+
+def test_requests_in_a_row_on_one_connection_are_answered_in_their_order(
+    server: Server, group: str
+) -> None:
+    # Given three requests that are sent before the first is answered, the last of them too large
+    push = PUSH.replace("hostile", group)
+    pushes = "".join(f"{push}X-Request-Id: {n}\r\nContent-Length: 1\r\n\r\n{n}" for n in (1, 2))
+    large = f"{push}X-Request-Id: 3\r\nContent-Length: {2 * MEBIBYTE}\r\n\r\n"
+    answer = send(server.port, (pushes + large).encode() + b"x" * 1000)
+    # Then they are answered one after the other
+    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses == [200, 200, 413]
+    ids = [
+        line.split(b": ")[1] for line in answer.split(b"\r\n") if line.startswith(b"x-request-id")
+    ]
+    assert ids == [b"1", b"2", b"3"]

@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import AliasChoices, ValidationError
 
 from penstock.errors import InvalidArgument
 from penstock.server import check_exposure
 from penstock.settings import Settings
+from tests.docs.page import table_in
 from tests.http.server import running
 
 LIGHTQ = {
@@ -117,3 +118,15 @@ def test_a_server_does_as_lightqs_variables_say(log: Path) -> None:
             time.sleep(0.1)
             letters = admin.ask("GET", "/queue/dlq/view", consumerGroup="orders").json
         assert [letter["id"] for letter in letters] == ids[:1]
+
+
+def test_the_guide_has_every_setting_with_its_default_and_lightqs_name() -> None:
+    stated = {row[0]: row[1:3] for row in table_in("docs/lightq.md", "setting")}
+    real = {}
+    for name, field in Settings.model_fields.items():
+        default = "none" if field.default is None else str(field.default)
+        aliases = field.validation_alias
+        assert isinstance(aliases, AliasChoices)
+        others = [str(alias) for alias in aliases.choices[2:]]
+        real[f"PENSTOCK_{name.upper()}"] = [default, others[0] if others else ""]
+    assert stated == real

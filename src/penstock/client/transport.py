@@ -121,7 +121,9 @@ class Transport:
         except aiohttp.ClientConnectorError as exc:
             error = Unreachable(f"no connection to {self._base}: {exc.strerror or exc}")
             error.__cause__ = exc
-            raise _Failed(Failure(error, is_transient=True, may_be_done=False)) from None
+            # A certificate that is not trusted now will not be in a second.
+            may_pass = not isinstance(exc, aiohttp.ClientSSLError)
+            raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
         except (aiohttp.ClientError, TimeoutError, OSError) as exc:
             reason = str(exc) or f"nothing came within {patience.total:g} seconds"
             error = Unreachable(f"no answer from {self._base}: {reason}")

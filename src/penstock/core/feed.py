@@ -52,16 +52,26 @@ class Feed:
             self.lanes.setdefault(priority, Runs()).add(index, index + 1)
 
     def backfill(self, since: int, matches: list[Run], everything: Feed) -> None:
-        """Include older matches, found after the fact. `everything` knows how to place them."""
+        """Include older matches, found after the fact. `everything` knows how to place them.
+
+        All of them lie before the feed's own, which are put behind them in one go.
+        """
         special = array("Q")
         self._split()
-        for start, stop in matches:
-            self.matched.add(start, stop)
-            self.total += stop - start
+        matched = Runs(matches)
+        lanes: dict[int, Runs] = {priority: Runs() for priority in everything.lanes}
+        for start, stop in matched:
             for priority, lane in everything.lanes.items():
                 for part in lane.within(start, stop):
-                    self.lanes.setdefault(priority, Runs()).add(*part)
+                    lanes[priority].add(*part)
             special.extend(everything.special_within(start, stop))
+        self.total += matched.count
+        matched.extend(self.matched)
+        self.matched = matched
+        for priority, older in lanes.items():
+            if older:
+                older.extend(self.lanes.get(priority, Runs()))
+                self.lanes[priority] = older
         self.special = special + self.special
         self.since = since
 

@@ -149,6 +149,20 @@ class Runs:
         self.count -= before - after
         return before - after
 
+    def extend(self, later: Runs) -> None:
+        """Include others. It takes no look at each of them if all lie at or above `stop`."""
+        if not later._starts:
+            return
+        if later._starts[0] < self.stop:
+            for run in later:
+                self.add(*run)
+            return
+        first = later._starts[0], later._stops[0]
+        self.add(*first)
+        self._starts.extend(later._starts[1:])
+        self._stops.extend(later._stops[1:])
+        self.count += later.count - (first[1] - first[0])
+
     def next(self, index: int) -> int | None:
         """The lowest member that is at least ``index``."""
         at = bisect_right(self._stops, index)

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.metadata import version
+from inspect import cleandoc
 from typing import Any
 
 import msgspec
@@ -123,6 +124,9 @@ class _Schemas:
         references, found = msgspec.json.schema_components(
             list(types), ref_template="#/components/schemas/{name}"
         )
+        for schema in found.values():
+            if "description" in schema:
+                schema["description"] = cleandoc(schema["description"])
         self._references = dict(zip(types, references, strict=True))
         self.components: dict[str, Any] = {"Error": _LIGHTQ_ERROR, **dict(sorted(found.items()))}
 

@@ -23,11 +23,18 @@ from penstock.core.machine import Machine, Place
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
-from penstock.core.runs import Run, runs_of
+from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
 from penstock.core.subscription import Subscription, cut
-from penstock.errors import MessageNotFound, StorageClosed, StorageError, StorageFailed
+from penstock.errors import (
+    MessageNotFound,
+    QueueNotFound,
+    StorageClosed,
+    StorageError,
+    StorageFailed,
+    SubscriptionNotFound,
+)
 from penstock.storage import base
 from penstock.storage.gathering import Gathering
 from penstock.storage.reader import MessageReader, MessageSource
@@ -156,6 +163,10 @@ class EmbeddedStore:
         queue = self.machine.queue(change.queue)
         definitions.check_subscription(queue, change.subscription, change.config)
         start, matches = await self._backfill(queue, change.config.filter, change.start)
+        if self.machine.queue(change.queue) is not queue:
+            raise QueueNotFound(
+                f"queue {change.queue!r} was deleted and made anew in the meantime: try again"
+            )
         definitions.create_subscription(
             self.machine,
             change.queue,
@@ -171,6 +182,11 @@ class EmbeddedStore:
         start, matches = await self._backfill(
             subscription.queue, subscription.config.filter, change.start
         )
+        if self.machine.subscription(change.queue, change.subscription) is not subscription:
+            raise SubscriptionNotFound(
+                f"subscription {change.subscription!r} of queue {change.queue!r} was deleted and "
+                "made anew in the meantime: try again"
+            )
         definitions.seek(
             self.machine, change.queue, change.subscription, start, matches, self._now()
         )
@@ -178,23 +194,36 @@ class EmbeddedStore:
     async def _backfill(
         self, queue: Queue, filter_text: str | None, position: definitions.Start
     ) -> tuple[int, list[Run]]:
-        """Put old messages through a filter. There is no pause between the last look and return."""
+        """Put old messages through a filter, with pauses, for there may be any number of them.
+
+        There is none between the last look at the queue and the return. Who calls must look again
+        at whether the queue is still there.
+        """
         start = definitions.resolve_start(queue, position)
         if filter_text is None:
             return start, []
         compiled = compile_filter(filter_text)
-        found: list[int] = []
-        at = start
-        while True:
-            missing = definitions.backfill_range(queue, filter_text, at)
-            if missing is None:
-                return start, runs_of(found)
+        matches = Runs()
+        at, known = start, queue.next
+        chunks, allowance = 0, 1
+        while (missing := definitions.backfill_range(queue, filter_text, at)) is not None:
             stop = min(missing[1], missing[0] + _CHUNK)
             messages = self._reader.read_nowait(queue, [(missing[0], stop)])
             if messages is None:
                 messages = await self._reader.read(queue, [(missing[0], stop)])
-            found += [m.index for m in messages if _matches(compiled, queue, m)]
+            for message in messages:
+                if _matches(compiled, queue, message):
+                    matches.add(message.index, message.index + 1)
             at = stop
+            chunks += 1
+            if chunks >= allowance:
+                chunks = 0
+                await asyncio.sleep(0)
+                self._now()  # raises when the store was closed
+                if at >= known:
+                    # Publishers may add a chunk in every pause: so there are fewer and fewer.
+                    allowance *= 2
+        return start, list(matches)
 
     # Messages.
 
@@ -207,7 +236,12 @@ class EmbeddedStore:
         return result
 
     def _on_published(self, queue: str, count: int) -> None:
-        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns, count)
+        found = self.machine.queues[queue]
+        config = found.config
+        is_bounded = config.max_messages is not None or config.max_bytes is not None
+        # Where there is a bound, older messages may have expired to make room.
+        since = 0 if is_bounded else found.next - count
+        self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
 
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None

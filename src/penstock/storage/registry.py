@@ -36,11 +36,15 @@ async def open_store(
     if not isinstance(url, str):
         raise InvalidArgument(f"the store's url is {url!r}: use a text, for example wal:./data")
     scheme, found, rest = url.partition(":")
-    if not found or len(scheme) == 1 or scheme.startswith((".", "/")):
+    if not found or len(scheme) == 1 or scheme.startswith((".", "/", "~")):
         scheme, rest = "wal", url
     if scheme == "memory":
         return _open_memory(clock, rng)
     if scheme == "wal":
+        if url.startswith("wal://") and not url.startswith("wal:///"):
+            raise UnknownBackend(
+                f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
+            )
         return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng)
     raise UnknownBackend(
         f"no backend serves {url!r}: use memory:, wal:<directory>, or the path of a directory"
@@ -73,10 +77,6 @@ async def _open_wal(
 
     if not path:
         raise UnknownBackend("wal: needs a directory, for example wal:./data")
-    if path.startswith("//") and not path.startswith("///"):
-        raise UnknownBackend(
-            f"wal:{path} names a host, and a directory has none: use wal:./data or wal:/srv/data"
-        )
     try:
         mode = SyncMode(sync)
     except ValueError:

@@ -11,13 +11,17 @@ from penstock.core.subscription import Subscription
 
 __all__ = ["Waiters"]
 
+# Something due now may stay so: a clock that was set back stands still until it has caught up.
+_SHORTEST_WAIT_SECONDS = 0.01
+
 
 class _Line:
     """Who waits on one subscription, and until when they sleep if nobody wakes them."""
 
-    __slots__ = ("due_ns", "waiters")
+    __slots__ = ("due_ns", "reader", "waiters")
 
-    def __init__(self) -> None:
+    def __init__(self, reader: Subscription) -> None:
+        self.reader = reader
         self.waiters: deque[asyncio.Future[None]] = deque()
         self.due_ns: int | None = None
 
@@ -32,10 +36,10 @@ class _Line:
 
 
 class Waiters:
-    """Lines of futures, one line a subscription."""
+    """Lines of futures, one line a subscription. A subscription nobody waits on has none."""
 
     def __init__(self) -> None:
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, dict[int, _Line]] = {}  # by the ids of queue and subscription
 
     async def wait(self, reader: Subscription, timeout_seconds: float, now_ns: int) -> bool:
         """Until something may be deliverable; False when the time was up first."""
@@ -45,60 +49,91 @@ class Waiters:
         seconds = timeout_seconds
         due_ns = reader.next_due_ns()
         if due_ns is not None:
-            seconds = min(seconds, max(0.0, (due_ns - now_ns) / NANOSECONDS))
+            until_due = (due_ns - now_ns) / NANOSECONDS
+            seconds = min(seconds, max(_SHORTEST_WAIT_SECONDS, until_due))
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line = self._lines.setdefault(reader.id, _Line())
+        line = self._line(reader)
         line.due_ns = due_ns
         line.waiters.append(waiter)
         try:
             async with asyncio.timeout(seconds):
                 await waiter
         except TimeoutError:
-            return seconds < timeout_seconds
+            # Who was woken just as the time was up must come: no other was woken in its place.
+            return _is_woken(waiter) or seconds < timeout_seconds
         except asyncio.CancelledError:
-            if waiter.done() and not waiter.cancelled():
+            if _is_woken(waiter):
                 line.wake(1)  # it was woken, but will not come: another one may
             raise
         finally:
-            if waiter in line.waiters:
-                line.waiters.remove(waiter)
-            if not line.waiters and self._lines.get(reader.id) is line:
-                del self._lines[reader.id]
+            self._leave(line, waiter)
         return True
 
-    def wake(self, queue: Queue, now_ns: int, count: int | None = None) -> None:
-        """Wake who waits for a message of the queue, no more of them than there are messages."""
+    def _line(self, reader: Subscription) -> _Line:
+        lines = self._lines.setdefault(reader.queue.id, {})
+        line = lines.get(reader.id)
+        if line is None:
+            line = lines[reader.id] = _Line(reader)
+        return line
+
+    def _leave(self, line: _Line, waiter: asyncio.Future[None]) -> None:
+        if waiter in line.waiters:
+            line.waiters.remove(waiter)
+        if not line.waiters:
+            self._close(line)
+
+    def _close(self, line: _Line) -> None:
+        reader = line.reader
+        lines = self._lines.get(reader.queue.id, {})
+        if lines.get(reader.id) is line:
+            del lines[reader.id]
+            if not lines:
+                del self._lines[reader.queue.id]
+
+    def wake(self, queue: Queue, now_ns: int, *, since: int = 0, count: int | None = None) -> None:
+        """Wake who waits for a message of the queue, no more of them than there are messages.
+
+        Only messages from the index ``since`` on are news. It costs a glance at each subscription
+        that somebody waits on, and more only where there is something unsettled among the news.
+        """
         if not self._lines:
             return
-        for reader in queue.subscriptions.values():
-            line = self._lines.get(reader.id)
-            if line is not None:
-                self._wake_line(line, reader, now_ns, count)
+        for line in self._lines.get(queue.id, {}).values():
+            reader = line.reader
+            if reader.feed.matched.stop > since and reader.unsettled:
+                _wake_line(line, now_ns, count)
         if queue.dead_letters is not None:
             self.wake(queue.dead_letters, now_ns)
 
-    def _wake_line(self, line: _Line, reader: Subscription, now_ns: int, count: int | None) -> None:
-        reader.mature(now_ns)
-        if is_deliverable(reader):
-            line.wake(count)
-            return
-        due_ns = reader.next_due_ns()
-        if due_ns is not None and (line.due_ns is None or due_ns < line.due_ns):
-            # Something will be ready earlier than they know: they look, and sleep again.
-            line.wake()
-
     def wake_all(self, queue: Queue) -> None:
         """Whether or not there is anything: the queue or the store is going away."""
-        for reader in queue.subscriptions.values():
-            self.wake_reader(reader)
+        for line in self._lines.pop(queue.id, {}).values():
+            line.wake()
         if queue.dead_letters is not None:
             self.wake_all(queue.dead_letters)
 
     def wake_reader(self, reader: Subscription) -> None:
         """All who wait on a subscription, because it is going away."""
-        line = self._lines.pop(reader.id, None)
+        line = self._lines.get(reader.queue.id, {}).get(reader.id)
         if line is not None:
+            self._close(line)
             line.wake()
+
+
+def _is_woken(waiter: asyncio.Future[None]) -> bool:
+    return waiter.done() and not waiter.cancelled()
+
+
+def _wake_line(line: _Line, now_ns: int, count: int | None) -> None:
+    reader = line.reader
+    reader.mature(now_ns)
+    if is_deliverable(reader):
+        line.wake(count)
+        return
+    due_ns = reader.next_due_ns()
+    if due_ns is not None and (line.due_ns is None or due_ns < line.due_ns):
+        # Something will be ready earlier than they know: they look, and sleep again.
+        line.wake()
 
 
 def is_deliverable(reader: Subscription) -> bool:

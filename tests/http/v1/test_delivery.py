@@ -43,6 +43,20 @@ def test_a_receive_without_a_body_takes_ten(api: Api, queue: str) -> None:
     assert len(reply.json["deliveries"]) == 10
 
 
+def test_a_receive_of_many_gives_all_the_small_ones_but_not_all_the_large(
+    api: Api, queue: str
+) -> None:
+    lines = {"Content-Type": "application/x-ndjson"}
+    large = b'{"body": "%s"}' % (b"x" * 150_000) + b"\n"
+    api.send("POST", f"{queue}/messages", b'{"body": "x"}\n' * 250, {**lines})
+    small = receive(api, queue, limit=1000)
+    for _ in range(3):
+        assert api.send("POST", f"{queue}/messages", large * 50, {**lines}).status == 201
+
+    assert len(small) == 250
+    assert [len(receive(api, queue, limit=1000)) for _ in range(3)] == [111, 39, 0]
+
+
 def test_one_request_acks_nacks_and_extends(user: Api, queue: str) -> None:
     fill(user, queue, 5)
     acked, nacked, extended, by_id, _ = receive(user, queue)
@@ -124,9 +138,10 @@ def test_a_poll_leases_by_index_and_again_repeats_one(user: Api, queue: str) -> 
     assert user.post(f"{path}/again", {"index": 4}).json["code"] == "not_leased"
 
 
-def test_a_long_poll_is_answered_when_a_message_comes(api: Api, queue: str) -> None:
+def test_a_long_poll_is_answered_when_a_message_comes(api: Api, queue: str, server: Server) -> None:
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(receive, api.anew(), queue, wait_seconds=10)
+        _until(lambda: len(server.broker._waiting) == 1)
         began = time.monotonic()
         fill(api, queue, 1)
 
@@ -176,12 +191,13 @@ def test_long_polls_end_at_once_when_the_server_stops() -> None:
         api.close()
 
 
-def test_a_long_poll_on_a_queue_that_is_deleted_is_told_so(api: Api, queue: str) -> None:
+def test_a_long_poll_on_a_queue_that_is_deleted_is_told_so(
+    api: Api, queue: str, server: Server
+) -> None:
     path = f"{queue}/subscriptions/default/receive"
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(api.anew().post, path, {"wait_seconds": 10})
-        while not waiting.running():
-            pass
+        _until(lambda: len(server.broker._waiting) == 1)
         api.call("DELETE", queue)
 
         assert waiting.result(5).json["code"] == "queue_not_found"

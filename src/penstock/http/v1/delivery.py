@@ -23,6 +23,7 @@ from penstock.http.v1.codec import (
     delivery_json,
 )
 from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
+from penstock.http.v1.messages import MAX_ANSWER_BYTES
 from penstock.http.v1.presence import while_present
 from penstock.http.v1.requests import path_value, read_form
 from penstock.storage import base
@@ -30,6 +31,9 @@ from penstock.storage import base
 __all__ = ["DeliveryCalls"]
 
 _TAG = "delivery"
+# What is received in one step whatever its size.
+_AT_ONCE = 100
+
 _receive = msgspec.json.Decoder(ReceiveJson)
 _poll = msgspec.json.Decoder(PollJson)
 _again = msgspec.json.Decoder(AgainJson)
@@ -54,20 +58,33 @@ class DeliveryCalls:
     async def receive(self, request: Request) -> Response:
         queue, name = _names(request)
         asked = await read_form(request, _receive)
-        broker, limit, lease = self._broker, asked.limit, asked.lease_seconds
-        deliveries = await broker.receive(
-            queue, subscription=name, limit=limit, lease_seconds=lease
-        )
+        deliveries = await self._receive(queue, name, asked)
         if not deliveries and asked.wait_seconds > 0:
-            waiting = broker.receive(
+            waiting = self._broker.receive(
                 queue,
                 subscription=name,
-                limit=limit,
+                limit=min(asked.limit, _AT_ONCE),
                 wait_seconds=asked.wait_seconds,
-                lease_seconds=lease,
+                lease_seconds=asked.lease_seconds,
             )
             deliveries = await while_present(request, waiting, [])
         return _deliveries(deliveries)
+
+    async def _receive(self, queue: str, name: str, asked: ReceiveJson) -> list[Delivery]:
+        """A second time where many are asked for, and the first ones show that they are small."""
+        broker, limit, lease = self._broker, asked.limit, asked.lease_seconds
+        first = min(limit, _AT_ONCE)
+        deliveries = await broker.receive(
+            queue, subscription=name, limit=first, lease_seconds=lease
+        )
+        if len(deliveries) == first < limit:
+            largest = max(len(delivery.body) for delivery in deliveries)
+            room = MAX_ANSWER_BYTES // (largest + 1) - first
+            if room > 0:
+                deliveries += await broker.receive(
+                    queue, subscription=name, limit=min(limit - first, room), lease_seconds=lease
+                )
+        return deliveries
 
     async def poll(self, request: Request) -> Response:
         asked = await read_form(request, _poll)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from penstock.core.events import Event
 from penstock.core.machine import Place
-from penstock.errors import CorruptLog, StorageFailed
+from penstock.errors import CorruptLog, StorageError, StorageFailed
 from penstock.storage.base import Durability
 from penstock.storage.wal import codec
 from penstock.storage.wal.committer import Committer
@@ -92,7 +92,7 @@ class WalJournal:
         try:
             data = self._files.read_at_nowait(name, offset, place.length)
         except OSError as exc:
-            raise _unreadable(name, offset) from exc
+            raise _failed_read(exc, name, offset) from exc
         if data is None:
             return None
         return self._decoded(place, decode(memoryview(data)), name)
@@ -109,7 +109,7 @@ class WalJournal:
         try:
             data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
         except OSError as exc:
-            raise _unreadable(name, offset) from exc
+            raise _failed_read(exc, name, offset) from exc
         # What was moved in the meantime has left its place to others.
         is_current = moves == self.moves
         return self._decoded(place, decode(memoryview(data)), name, remember=is_current)
@@ -140,6 +140,16 @@ class WalJournal:
     async def close(self) -> None:
         await self._committer.stop()
         self._cache.clear()
+
+
+def _failed_read(exc: OSError, name: str, offset: int) -> StorageError:
+    """Only a file that is missing is damage: other failures say nothing about what it holds."""
+    if isinstance(exc, FileNotFoundError):
+        return _unreadable(name, offset)
+    return StorageError(
+        f"the record at offset {offset} of {name} could not be read now ({exc.strerror or exc}): "
+        "try again"
+    )
 
 
 def _unreadable(name: str, offset: int) -> CorruptLog:
