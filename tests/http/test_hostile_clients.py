@@ -163,27 +163,25 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(server: S
     assert [line for line in server.log_lines() if line["level"] == "error"] == []
 
 
-def test_slow_clients_are_let_go(log: Path) -> None:
-    # Given a server that waits a second for a request to arrive
-    with running("memory:", log, environment={"PENSTOCK_RECEIVE_SECONDS": "1"}) as server:
+def test_slow_clients_are_let_go_and_too_many_are_refused(log: Path) -> None:
+    # Given a server that waits a second for a request to arrive, and has room for 20 connections
+    environment = {"PENSTOCK_RECEIVE_SECONDS": "1", "PENSTOCK_MAX_CONNECTIONS": "20"}
+    with running("memory:", log, environment=environment) as server:
+        user = server.client("user", "password")
         beginnings = ["", "G", PUSH, PUSH + "Content-Length: 10\r\n\r\nabc"]
         slow = [socket.create_connection(("127.0.0.1", server.port), timeout=6) for _ in beginnings]
         # When clients send a beginning and nothing more, one of them now and then a byte
         for connection, beginning in zip(slow, beginnings, strict=True):
             connection.sendall(beginning.encode())
         # Then others are served
-        assert server.client("user", "password").push("orders").status == 200
+        assert user.push("orders").status == 200
         # And the connections of the slow ones are closed
         for connection, beginning in zip(slow, beginnings, strict=True):
             answer = read_all(connection)
             connection.close()
             assert status_of(answer) == 408, beginning
         assert [line for line in server.log_lines() if line["level"] == "error"] == []
-
-
-def test_too_many_connections_are_refused(log: Path) -> None:
-    with running("memory:", log, environment={"PENSTOCK_MAX_CONNECTIONS": "20"}) as server:
-        user = server.client("user", "password")
+        # When there are too many connections, then a request is refused until some have gone
         idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
         assert user.push("orders").status == 503
         for connection in idle:

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
-from tests.http.server import running
+import pytest
+
+from tests.http.client import Client
+from tests.http.server import Server
 from tests.http.test_roles import ADMIN, USER
 
 
-def test_a_wrong_password_opens_nothing_and_guessing_is_throttled(log: Path) -> None:
-    with running("memory:", log) as server:
-        user = server.client("user", "password")
-        assert user.push("orders").status == 200
-        # When wrong passwords are tried on every endpoint
-        statuses = []
-        for index, (method, path) in enumerate(USER + ADMIN):
-            wrong = server.client("user" if index % 2 else "admin", f"wrong {index}")
-            answer = wrong.ask(method, path, consumerGroup="orders")
-            statuses.append(answer.status)
-            if answer.status == 429:
-                assert int(answer.headers["retry-after"]) >= 1
-        # Then none is let in, and soon none is even checked
-        assert set(statuses) == {401, 429}
-        assert statuses[:10] == [401] * 10
-        # And who was in stays in, and is not slowed down
-        began = time.monotonic()
-        for _ in range(20):
-            assert user.push("orders").status == 200
-        assert time.monotonic() - began < 2
+def test_a_wrong_password_opens_nothing_and_guessing_is_throttled(
+    server: Server, admin: Client, group: str
+) -> None:
+    # Given an admin of whom wrong passwords are tried on every endpoint
+    value = {"username": group, "password": "right", "role": "ADMIN"}
+    assert admin.send_json("POST", "/admin/subscribers", value).status == 201
+    owner = server.client(group, "right")
+    assert owner.push(group).status == 200
+    statuses = []
+    for index, (method, path) in enumerate(USER + ADMIN):
+        answer = server.client(group, f"wrong {index}").ask(method, path, consumerGroup=group)
+        statuses.append(answer.status)
+        if answer.status == 429:
+            assert int(answer.headers["retry-after"]) >= 1
+    # Then none is let in, and soon none is even checked
+    assert set(statuses) == {401, 429}
+    assert statuses[:5] == [401] * 5
+    # And who was in stays in, and is not slowed down
+    began = time.monotonic()
+    for _ in range(20):
+        assert owner.push(group).status == 200
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize(("method", "path"), USER + ADMIN)
+def test_an_unknown_name_is_refused_everywhere(server: Server, method: str, path: str) -> None:
+    nobody = server.client(f"nobody-{method}-{path}", "guess")
+    assert nobody.ask(method, path, consumerGroup="roles").status == 401
