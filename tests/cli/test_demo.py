@@ -1,4 +1,4 @@
-"""What ``make serve`` runs."""
+"""What ``python -m penstock.demo`` does."""
 
 from __future__ import annotations
 

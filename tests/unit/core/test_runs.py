@@ -38,6 +38,14 @@ class RunsAgainstASet(RuleBasedStateMachine):
         assert self.runs.discard(*run) == len(gone)
         self.model -= gone
 
+    @rule(runs=st.lists(_RUN, max_size=3), at_the_end=st.booleans())
+    def extend(self, runs: list[tuple[int, int]], at_the_end: bool) -> None:
+        later = Runs(runs)
+        if at_the_end:
+            later.discard(0, self.runs.stop)
+        self.runs.extend(later)
+        self.model |= as_set(list(later))
+
     @rule(run=_RUN)
     def look_within_and_outside(self, run: tuple[int, int]) -> None:
         asked = set(range(*run))

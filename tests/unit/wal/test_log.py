@@ -17,7 +17,6 @@ from tests.unit.wal.logs import (
     commit,
     open_log,
     payloads,
-    place,
     read,
 )
 
