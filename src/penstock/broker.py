@@ -179,7 +179,8 @@ class Broker:
     ) -> list[Delivery]:
         """Lease messages. With ``wait_seconds`` it waits that long for the first one."""
         _check_names(queue, subscription)
-        check_seconds("wait_seconds", wait_seconds, zero=True)
+        if wait_seconds != 0:
+            check_seconds("wait_seconds", wait_seconds)
         store = self._store
         deliveries = await store.receive(queue, subscription, limit, lease_seconds)
         if deliveries or wait_seconds <= 0:
@@ -341,10 +342,10 @@ class Broker:
 _SETTLEMENTS = "Ack, Nack, Extend or AckUpTo"
 
 
-def _check_names(*names: object) -> None:
-    for name in names:
-        if not isinstance(name, str):
-            raise InvalidName(f"a name is {name!r}: queues and subscriptions are named by a str")
+def _check_names(queue: object, subscription: object = "") -> None:
+    if not isinstance(queue, str) or not isinstance(subscription, str):
+        name = subscription if isinstance(queue, str) else queue
+        raise InvalidName(f"a name is {name!r}: queues and subscriptions are named by a str")
 
 
 def _targets(targets: object) -> Sequence[Target]:

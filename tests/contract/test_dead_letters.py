@@ -70,6 +70,24 @@ async def test_leases_that_run_out_count_as_failures(
     assert await broker.ack(strict, [delivery.receipt]) == [Outcome.ALREADY_SETTLED]
 
 
+async def test_a_letter_says_what_the_last_nack_said_though_the_last_lease_ran_out(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a message that was nacked with a reason, and then without one
+    await broker.alter_subscription(queue, "default", max_deliveries=5)
+    await broker.publish(queue, [b"bad"])
+    for reason in ("first", "second", ""):
+        await fail(broker, reason=reason)
+    # When its last two leases run out
+    for _ in range(2):
+        assert await broker.receive(queue)
+        await world.pass_time(30)
+    # Then the last reason that anybody gave is on the letter
+    (letter,) = await broker.dead_letters(queue)
+    assert letter.dead_letter is not None
+    assert (letter.dead_letter.deliveries, letter.dead_letter.reason) == (5, "second")
+
+
 async def test_without_a_limit_a_message_never_becomes_one(broker: Broker, queue: str) -> None:
     await broker.alter_subscription(queue, "default", max_deliveries=None)
     await broker.publish(queue, [b"a"])

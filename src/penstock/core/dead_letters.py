@@ -44,7 +44,9 @@ def bury_or(
         return True
     limit = subscription.config.max_deliveries
     if limit is not None and subscription.deliveries_of(index) >= limit:
-        bury(machine, subscription, index, reason or MAX_DELIVERIES_REASON, now_ns)
+        lease = subscription.leases.get(index)
+        reason = reason or (lease.reason if lease else "") or MAX_DELIVERIES_REASON
+        bury(machine, subscription, index, reason, now_ns)
         return True
     return False
 

@@ -53,7 +53,8 @@ def ack(
     else got the message. By id: whatever state it is in. Both are idempotent.
     """
     subscription = machine.subscription(queue_name, name)
-    targets = _listed(targets)
+    if type(targets) is not list:
+        targets = _listed(targets)
     done = _all_leased(subscription, targets)
     if done is not None:
         outcomes = [Outcome.DONE] * len(done)

@@ -136,7 +136,8 @@ class Subscription:
         receipts given out are void, also those whose delivery is lost in the gap.
         """
         attempts = self.attempts | {
-            index: Attempts(lease.deliveries, 0, "") for index, lease in self.leases.items()
+            index: Attempts(lease.deliveries, 0, lease.reason)
+            for index, lease in self.leases.items()
         }
         opened = self.opened
         begin = min(self.floor, self.start)
@@ -437,7 +438,9 @@ class Subscription:
                     tried = attempts.pop(index, None)
                     if tried:
                         self.counters.redelivered += 1
-                        leases[index] = Lease(epoch, deadline_ns, tried.deliveries + 1)
+                        leases[index] = Lease(
+                            epoch, deadline_ns, tried.deliveries + 1, tried.reason
+                        )
                     else:
                         leases[index] = first
             else:
@@ -479,14 +482,14 @@ class Subscription:
         for start, stop in runs:
             for index in range(start, stop):
                 lease = self.leases.pop(index)
-                self.attempts[index] = Attempts(lease.deliveries, lease.epoch, "lease expired")
+                self.attempts[index] = Attempts(lease.deliveries, lease.epoch, lease.reason)
                 self._make_ready(index)
             self.counters.leases_expired += stop - start
 
     def nack(self, indexes: Iterable[int], due_ns: Iterable[int], reason: str) -> None:
         for index, due in zip(indexes, due_ns, strict=True):
             lease = self.leases.pop(index)
-            self.attempts[index] = Attempts(lease.deliveries, 0, reason)
+            self.attempts[index] = Attempts(lease.deliveries, 0, reason or lease.reason)
             self._wait(index, due)
             self.counters.nacked += 1
 

@@ -28,6 +28,7 @@ from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, queue_stats
 from penstock.core.subscription import Subscription, cut
 from penstock.errors import (
+    DiskFull,
     MessageNotFound,
     QueueNotFound,
     StorageClosed,
@@ -72,11 +73,11 @@ class MessageJournal(MessageSource, Protocol):
         ...
 
     def has_settle_room(self, size: int) -> bool:
-        """Whether there is space for other events of this many bytes."""
+        """False when it is known that there is no space for other events of this many bytes."""
         ...
 
     async def make_room(self, size: int) -> None:
-        """Returns when there is space for either; raises `DiskFull`."""
+        """Returns when there is; raises `DiskFull`."""
         ...
 
     def submit(self) -> asyncio.Future[None] | None:
@@ -115,11 +116,13 @@ class EmbeddedStore:
             raise StorageClosed("the store was closed: open it again")
         return self.machine.advance(self._clock.now_ns())
 
-    async def _admit(self, targets: int = 0) -> None:
-        """Before any command but a publish: refuse it while nothing has changed yet."""
-        size = _EVENT_BYTES + _TARGET_BYTES * targets
-        if not self._journal.has_settle_room(size):
-            await self._journal.make_room(size)
+    def _admit(self, targets: int = 0) -> None:
+        """Before any command but a publish: refuse it while nothing has changed yet.
+
+        It does not wait for space: a command takes effect at the moment it is made.
+        """
+        if not self._journal.has_settle_room(_EVENT_BYTES + _TARGET_BYTES * targets):
+            raise DiskFull("there is no disk space left to note this: free some, then try again")
 
     async def _commit(self) -> None:
         committed = self._journal.submit()
@@ -129,7 +132,7 @@ class EmbeddedStore:
     # Definitions.
 
     async def define(self, change: base.Change) -> None:
-        await self._admit()
+        self._admit()
         machine = self.machine
         now_ns = self._now()
         match change:
@@ -246,19 +249,19 @@ class EmbeddedStore:
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
     ) -> list[Delivery]:
-        await self._admit()
+        self._admit()
         handout = delivery.receive(
             self.machine, queue, subscription, limit, lease_seconds, self._now()
         )
         return await self._hand_out(handout)
 
     async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
-        await self._admit()
+        self._admit()
         handout = delivery.poll(self.machine, queue, subscription, start, count, self._now())
         return await self._hand_out(handout)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        await self._admit()
+        self._admit()
         handout = delivery.ask_again(self.machine, queue, subscription, index, self._now())
         deliveries = await self._hand_out(handout)
         if not deliveries:
@@ -278,7 +281,7 @@ class EmbeddedStore:
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        await self._admit(sum(map(_target_count, settlements)))
+        self._admit(sum(map(_target_count, settlements)))
         machine = self.machine
         now_ns = self._now()
         if len(settlements) > 1:
@@ -363,7 +366,7 @@ class EmbeddedStore:
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
-        await self._admit()
+        self._admit()
         command = dead_letters.replay if action == "replay" else dead_letters.discard
         count = command(self.machine, queue, ids, self._now())
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
@@ -371,7 +374,7 @@ class EmbeddedStore:
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        await self._admit()
+        self._admit()
         dead_letters.release(self.machine, queue, subscription, list(indexes), self._now())
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
@@ -400,7 +403,7 @@ class EmbeddedStore:
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""
-        await self._admit()
+        self._admit()
         now_ns = self._now()
         retention.tick(self.machine, now_ns)
         for queue in self.machine.queues.values():

@@ -61,7 +61,8 @@ class WalJournal:
         return self._room >= needed
 
     def has_settle_room(self, size: int) -> bool:
-        return self._log.room >= size + RECORD_OVERHEAD_BYTES
+        log = self._log
+        return not log.is_disk_full or log.room >= size + RECORD_OVERHEAD_BYTES
 
     async def make_room(self, size: int) -> None:
         await self._committer.call(lambda: self._log.reserve(2 * size + RECORD_OVERHEAD_BYTES))

@@ -188,6 +188,11 @@ class Log:
             return 0
 
     @property
+    def is_disk_full(self) -> bool:
+        """Whether the last attempt to get space failed."""
+        return self._is_disk_full
+
+    @property
     def publish_room(self) -> int:
         """How much of ``room`` may go to messages. The rest is for the acks that free space."""
         reserve = min(_SETTLE_RESERVE_BYTES, self.segment_bytes // 8)

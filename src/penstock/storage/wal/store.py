@@ -7,6 +7,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from typing import TypeVar
 
@@ -136,7 +137,11 @@ class WalStore(EmbeddedStore):
         return store
 
     async def tick(self) -> None:
-        await super().tick()
+        if self._log.is_disk_full:
+            with suppress(DiskFull):
+                await self._on_disk(self._log.reserve)  # somebody may have freed some
+        with suppress(DiskFull):
+            await super().tick()
         if segment_of(self._log.end) > max(self._checkpointed, 1):
             await self.checkpoint()
 
