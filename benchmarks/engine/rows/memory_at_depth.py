@@ -27,7 +27,9 @@ async def measure(run: Run) -> Outcome:
             with run.fresh_directory("empty") as directory:
                 empty.append(_hold(run, directory, create=True))
             meter.advance()
-    singles, worst = _singles(run, empty)
+    singles, held = _singles(run)
+    pairs_of_singles = list(zip(held, empty, strict=True))
+    worst = [(full.rss - base.rss) / singles for full, base in pairs_of_singles]
     messages = run.backlog.messages
     pairs = list(zip(opened, empty, strict=True))
     rss_opened = [(full.rss - base.rss) / messages for full, base in pairs]
@@ -50,6 +52,7 @@ async def measure(run: Run) -> Outcome:
         _explain("empty store", empty[-1]),
         _explain("opened", opened[-1]),
         _explain("published here", filled),
+        _explain("the worst case", held[-1]),
     )
     samples = {
         "opened": rss_opened,
@@ -60,11 +63,15 @@ async def measure(run: Run) -> Outcome:
         "published here, trimmed": [
             (filled.rss_trimmed - base.rss_trimmed) / messages for base in empty
         ],
+        "the worst case": worst,
+        "the worst case, trimmed": [
+            (full.rss_trimmed - base.rss_trimmed) / singles for full, base in pairs_of_singles
+        ],
     }
     return Outcome(verdicts=verdicts, samples=samples, notes=notes)
 
 
-def _singles(run: Run, empty: list[Memory]) -> tuple[int, list[float]]:
+def _singles(run: Run) -> tuple[int, list[Memory]]:
     """Publishes that never meet another: every message has a record and an index entry."""
     messages = run.scale.single_records
     with run.fresh_directory("singles") as directory:
@@ -79,12 +86,8 @@ def _singles(run: Run, empty: list[Memory]) -> tuple[int, list[float]]:
                 meter.reach(report.done)
                 report = child.hear(FillReport)
             child.finish()
-        opened = [_hold(run, directory, create=False) for _ in empty]
-    return messages, [
-        # What malloc keeps after loading is the same for ten times as many.
-        (full.rss_trimmed - base.rss_trimmed) / messages
-        for full, base in zip(opened, empty, strict=True)
-    ]
+        rounds = range(run.scale.rounds)
+        return messages, [_hold(run, directory, create=False) for _ in rounds]
 
 
 def _hold(run: Run, directory: Path, *, create: bool) -> Memory:

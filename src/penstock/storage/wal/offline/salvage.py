@@ -11,9 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
-from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
-
-import msgspec
 
 from penstock.core import events as ev
 from penstock.core.machine import Machine, Place
@@ -254,7 +251,7 @@ class Salvage:
     def _decode(self, log: LogFile, item: Found) -> ev.Event | None:
         try:
             return codec.decode(item.kind, item.payload)
-        except (msgspec.MsgspecError, StructError):
+        except codec.UNREADABLE:
             gap = Gap(item.offset, item.offset + item.length)
             self._add_damage(log.name, gap, UNKNOWN)
             self._add_gap(log.segment, gap)

@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
-
-import msgspec
 
 from penstock.core.events import Event
 from penstock.core.queue import Queue
@@ -104,7 +101,7 @@ def records(files: Files) -> Iterator[RecordReport]:
                 continue
             try:
                 event = codec.decode(item.kind, item.payload)
-            except (msgspec.MsgspecError, StructError):
+            except codec.UNREADABLE:
                 event = None
             yield RecordReport(
                 file=log.name,

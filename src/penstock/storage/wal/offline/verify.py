@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
-
-import msgspec
 
 from penstock.core import events as ev
 from penstock.core.machine import Machine
@@ -97,7 +94,7 @@ class _Verifier:
         machine = blank_machine()
         try:
             recover(self._files, machine)
-        except (CorruptLog, msgspec.MsgspecError, StructError):
+        except (CorruptLog, *codec.UNREADABLE):
             return blank_machine()
         for queue in machine.queues.values():
             self._messages[queue.name] = 0
@@ -135,7 +132,7 @@ class _Verifier:
     ) -> None:
         try:
             event = codec.decode(item.kind, item.payload)
-        except (msgspec.MsgspecError, StructError):
+        except codec.UNREADABLE:
             self._add(log, item.offset, item.length, UNKNOWN)
             return
         for live in expected:
