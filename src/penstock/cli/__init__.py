@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 import penstock
-from penstock.cli import wal
+from penstock.cli import pipeline, wal
 from penstock.cli.serve import serve
 
 __all__ = ["app", "main"]
@@ -20,6 +20,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.add_typer(wal.app)
+app.add_typer(pipeline.app)
 
 
 def _show_version(wanted: bool) -> None:
