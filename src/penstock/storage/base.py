@@ -7,7 +7,7 @@ changed that a later call could see, except where it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -154,8 +154,11 @@ class Store(Protocol):
         """Create, alter or delete a queue or subscription, purge, seek. All or nothing."""
         ...
 
-    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`."""
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`.
+
+        Not a coroutine of its own: on the busiest path of all a backend may answer with a future.
+        """
         ...
 
     async def receive(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -230,13 +230,16 @@ class EmbeddedStore:
 
     # Messages.
 
-    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        if self._journal.has_room(self._gathering.size + batch.size):
+            return self._gathering.add(queue, batch)
+        return self._publish_when_there_is_room(queue, batch)
+
+    async def _publish_when_there_is_room(self, queue: str, batch: NewBatch) -> PublishResult:
         while not self._journal.has_room(self._gathering.size + batch.size):
             # Others may take what there is while this one waits, so it looks again.
             await self._journal.make_room(self._gathering.size + batch.size)
-        result = await self._gathering.add(queue, batch)
-        result.durability = self._journal.durability
-        return result
+        return await self._gathering.add(queue, batch)
 
     def _on_published(self, queue: str, count: int) -> None:
         found = self.machine.queues[queue]
