@@ -81,16 +81,17 @@ def _listed(targets: object) -> Sequence[Target]:
 def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
     """The indexes, in the usual case that every target is a live delivery of this subscription."""
     leases, own_id = subscription.leases, subscription.id
-    indexes: list[int] = []
-    for target in targets:
-        if isinstance(target, Delivery):
-            lease = leases.get(target.index)
-            if lease is None or lease[0] != target.epoch or target.subscription_id != own_id:
-                return None
-            indexes.append(target.index)
-        else:
-            return None
-    return indexes
+    try:
+        indexes = [
+            target.index
+            for target in targets
+            if type(target) is Delivery
+            and leases[target.index].epoch == target.epoch
+            and target.subscription_id == own_id
+        ]
+    except (KeyError, TypeError):  # settled already, or made up: one by one they are told apart
+        return None
+    return indexes if len(indexes) == len(targets) else None
 
 
 def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 from penstock.core.delivery import Handout
@@ -166,27 +167,31 @@ def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Del
     epoch, deadline_ns, counts = handout.epoch, handout.deadline_ns, handout.counts
     deliveries: list[Delivery] = []
     for piece in pieces:
-        event = piece.published
-        first, bodies, envelopes = event.first, event.bodies, event.envelopes
-        created_ns, letter = piece.created_ns, piece.letter
+        event, letter = piece.published, piece.letter
+        within = slice(piece.start - event.first, piece.stop - event.first)
+        created_ns = piece.created_ns
         dead_letter = _dead_letter(queue, letter)
-        for at in range(piece.start, piece.stop):
-            index = letter.letter_index if letter else at
-            deliveries.append(
-                Delivery(
-                    queue=name,
-                    index=index,
-                    created_at_ns=created_ns,
-                    salt=salt,
-                    body=bodies[at - first],
-                    envelope=PLAIN if envelopes is None else envelopes[at - first],
-                    dead_letter=dead_letter,
-                    subscription_id=subscription_id,
-                    epoch=epoch,
-                    deliveries=counts.get(index, 1),
-                    deadline_ns=deadline_ns,
-                )
+        deliveries += [
+            Delivery(
+                queue=name,
+                index=index,
+                created_at_ns=created_ns,
+                salt=salt,
+                body=body,
+                envelope=envelope,
+                dead_letter=dead_letter,
+                subscription_id=subscription_id,
+                epoch=epoch,
+                deliveries=counts.get(index, 1) if counts else 1,
+                deadline_ns=deadline_ns,
             )
+            for index, body, envelope in zip(
+                (letter.letter_index,) if letter else range(piece.start, piece.stop),
+                event.bodies[within],
+                repeat(PLAIN) if event.envelopes is None else event.envelopes[within],
+                strict=False,  # the shared envelope repeats without end
+            )
+        ]
     return deliveries
 
 

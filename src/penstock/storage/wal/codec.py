@@ -19,9 +19,11 @@ All integers are little-endian. The kind of a record is the tag of its event.
 
 from __future__ import annotations
 
+from array import array
 from itertools import accumulate, pairwise
-from struct import Struct, pack, unpack_from
+from struct import Struct, unpack_from
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
+from sys import byteorder
 from typing import get_args
 
 import msgspec
@@ -73,10 +75,16 @@ def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
             return header, _U32.pack(len(bodies[0])), extra, bodies[0]
         sizes = _U32.pack(len(bodies[0])) + _U32.pack(len(heads[0]))
         return header, sizes, extra, heads[0], bodies[0]
-    sizes = pack(f"<{event.count}I", *map(len, bodies))
     if heads is None:
-        return (header, sizes, extra, *bodies)
-    return (header, sizes, pack(f"<{event.count}I", *map(len, heads)), extra, *heads, *bodies)
+        return (header, _sizes(bodies), extra, *bodies)
+    return (header, _sizes(bodies), _sizes(heads), extra, *heads, *bodies)
+
+
+def _sizes(parts: list[bytes]) -> bytes:
+    sizes = array("I", [*map(len, parts)])
+    if byteorder == "big":
+        sizes.byteswap()
+    return sizes.tobytes()
 
 
 def decode(kind: int, payload: memoryview) -> ev.Event:
