@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import errors
 from penstock.broker import Broker
+from penstock.core.callback import Callback
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import DeadLetter, Delivery, Message, NewMessage, PublishedMessage
 from penstock.core.publishing import PublishResult
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncClient",
     "Backoff",
     "Broker",
+    "Callback",
     "Client",
     "DeadLetter",
     "Delivery",

@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
@@ -33,6 +34,7 @@ __all__ = [
     "Extend",
     "Nack",
     "PurgeQueue",
+    "RotateSecret",
     "Seek",
     "Settlement",
     "Store",
@@ -70,16 +72,30 @@ class PurgeQueue(_Value, frozen=True, kw_only=True):
 
 
 class CreateSubscription(_Value, frozen=True, kw_only=True):
+    """`secret` is the first one of its callback, if it has one."""
+
     queue: str
     subscription: str
     config: SubscriptionConfig = msgspec.field(default_factory=SubscriptionConfig)
     start: str | int | datetime = "latest"
+    secret: str | None = None
 
 
 class AlterSubscription(_Value, frozen=True, kw_only=True):
+    """`secret` is for its callback, if it now has one and no secret yet."""
+
     queue: str
     subscription: str
     changes: dict[str, Any]
+    secret: str | None = None
+
+
+class RotateSecret(_Value, frozen=True, kw_only=True):
+    """Callbacks are signed with `secret` from now on, and with the one before it as well."""
+
+    queue: str
+    subscription: str
+    secret: str
 
 
 class DeleteSubscription(_Value, frozen=True, kw_only=True):
@@ -103,6 +119,7 @@ Change = (
     | CreateSubscription
     | AlterSubscription
     | DeleteSubscription
+    | RotateSecret
     | Seek
 )
 
@@ -235,6 +252,20 @@ class Store(Protocol):
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
         """Sleep until something may be deliverable. False when the time was up first."""
+        ...
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> int:
+        """Sleep until messages came within reach of the subscription, new ones or again.
+
+        Gives a number that stands for all that came so far: the next call's `seen`. The same one
+        when the time was up first; 0 has seen nothing.
+        """
+        ...
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        """The subscriptions that have a callback, with their secrets."""
         ...
 
     async def close(self) -> None:

@@ -17,6 +17,7 @@ from penstock.core import (
     retention,
     settling,
 )
+from penstock.core.callback import CallbackTarget
 from penstock.core.events import Event
 from penstock.core.filters import Filter, Match, compile_filter
 from penstock.core.machine import Machine, Place
@@ -150,7 +151,16 @@ class EmbeddedStore:
                 await self._create_subscription(change)
             case base.AlterSubscription():
                 definitions.alter_subscription(
-                    machine, change.queue, change.subscription, change.changes, now_ns
+                    machine,
+                    change.queue,
+                    change.subscription,
+                    change.changes,
+                    now_ns,
+                    change.secret,
+                )
+            case base.RotateSecret():
+                definitions.rotate_secret(
+                    machine, change.queue, change.subscription, change.secret, now_ns
                 )
             case base.DeleteSubscription():
                 reader = machine.subscription(change.queue, change.subscription)
@@ -178,6 +188,7 @@ class EmbeddedStore:
             start,
             matches,
             self._now(),
+            change.secret,
         )
 
     async def _seek(self, change: base.Seek) -> None:
@@ -403,6 +414,27 @@ class EmbeddedStore:
         now_ns = self._now()
         reader = self.machine.subscription(queue, subscription)
         return await self._waiters.wait(reader, timeout_seconds, now_ns)
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> int:
+        self._now()
+        reader = self.machine.subscription(queue, subscription)
+        return await self._waiters.wait_news(reader, seen, timeout_seconds)
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        self._now()
+        return [
+            CallbackTarget(
+                queue=reader.queue.name,
+                subscription=reader.name,
+                callback=reader.config.callback,
+                backoff=reader.config.backoff,
+                secrets=reader.secrets,
+            )
+            for reader in self.machine.subscriptions.values()
+            if reader.config.callback is not None
+        ]
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""

@@ -25,6 +25,7 @@ _ADMIN_ONLY = {
     ("post", "/v1/queues/{queue}/subscriptions/{subscription}/seek"),
     ("post", "/v1/queues/{queue}/subscriptions/{subscription}/pause"),
     ("post", "/v1/queues/{queue}/subscriptions/{subscription}/resume"),
+    ("post", "/v1/queues/{queue}/subscriptions/{subscription}/secret/rotate"),
     ("get", "/v1/queues/{queue}/subscriptions/{subscription}/held"),
     ("post", "/v1/queues/{queue}/subscriptions/{subscription}/release"),
     ("get", "/v1/queues/{queue}/dead-letters"),

@@ -115,6 +115,18 @@ class SubscriptionList(msgspec.Struct, kw_only=True):
     subscriptions: list[SubscriptionStats]
 
 
+class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
+    """`secret` signs its callbacks; it is there when it is new, and never shown again."""
+
+    secret: str | UnsetType = UNSET
+
+
+class SecretJson(msgspec.Struct, kw_only=True):
+    """Until the next rotation the former secret signs as well."""
+
+    secret: str
+
+
 class Purged(msgspec.Struct, kw_only=True):
     purged: int
 

@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 from blacksheep import Request, Response
+from msgspec import UNSET
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
@@ -25,9 +26,11 @@ from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
     MAX_PAGE,
+    DefinedSubscription,
     HeldJson,
     NewSubscriptionJson,
     ReleaseJson,
+    SecretJson,
     SeekJson,
     SubscriptionChangesJson,
     SubscriptionList,
@@ -73,6 +76,7 @@ class Subscriptions:
             Route("POST", f"{one}/seek", self.seek, admin, operation=_SEEK),
             Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
+            Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
             Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
             Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]
@@ -85,8 +89,10 @@ class Subscriptions:
         queue = path_value(request, "queue")
         new = await read_form(request, _new_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
-        await self._broker.create_subscription(queue, new.name, config, start=start_of(new.start))
-        return answer(HTTPStatus.CREATED, await self._stats(queue, new.name))
+        secret = await self._broker.create_subscription(
+            queue, new.name, config, start=start_of(new.start)
+        )
+        return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
 
     async def show(self, request: Request) -> Response:
         return answer(HTTPStatus.OK, await self._stats(*_names(request)))
@@ -94,8 +100,8 @@ class Subscriptions:
     async def alter(self, request: Request) -> Response:
         queue, name = _names(request)
         changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
-        await self._broker.alter_subscription(queue, name, **changes)
-        return answer(HTTPStatus.OK, await self._stats(queue, name))
+        secret = await self._broker.alter_subscription(queue, name, **changes)
+        return answer(HTTPStatus.OK, await self._defined(queue, name, secret))
 
     async def delete(self, request: Request) -> Response:
         await self._broker.delete_subscription(*_names(request))
@@ -115,6 +121,10 @@ class Subscriptions:
         await self._broker.resume(*_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
+    async def rotate(self, request: Request) -> Response:
+        secret = await self._broker.rotate_secret(*_names(request))
+        return answer(HTTPStatus.OK, SecretJson(secret=secret))
+
     async def held(self, request: Request) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         indexes = await self._broker.held(*_names(request), limit)
@@ -125,6 +135,12 @@ class Subscriptions:
         indexes = (await read_form(request, _release)).indexes
         await self._broker.release(queue, name, indexes)
         return Response(HTTPStatus.NO_CONTENT)
+
+    async def _defined(self, queue: str, name: str, secret: str | None) -> DefinedSubscription:
+        stats = await self._stats(queue, name)
+        return DefinedSubscription(
+            **msgspec.structs.asdict(stats), secret=UNSET if secret is None else secret
+        )
 
     async def _stats(self, queue: str, name: str) -> SubscriptionStats:
         for one in (await self._broker.queue_stats(queue)).subscriptions:
@@ -148,7 +164,7 @@ _LIST = Operation(
 _CREATE = Operation(
     "Create a subscription",
     _TAG,
-    gives(SubscriptionStats, "The subscription as it is now.", 201),
+    gives(DefinedSubscription, "The subscription as it is now.", 201),
     IN_QUEUE,
     form(NewSubscriptionJson),
     (
@@ -171,7 +187,7 @@ _SHOW = Operation(
 _ALTER = Operation(
     "Alter settings of a subscription",
     _TAG,
-    gives(SubscriptionStats, "The subscription as it is now."),
+    gives(DefinedSubscription, "The subscription as it is now."),
     IN_SUBSCRIPTION,
     form(SubscriptionChangesJson),
     (*OF_SUBSCRIPTION, InvalidDependency, ReservedQueue),
@@ -203,6 +219,15 @@ _PAUSE = Operation(
     OF_SUBSCRIPTION,
 )
 _RESUME = Operation("Deliver again", _TAG, (NO_CONTENT,), IN_SUBSCRIPTION, None, OF_SUBSCRIPTION)
+_ROTATE = Operation(
+    "Make a new secret for the callbacks of a subscription",
+    _TAG,
+    gives(SecretJson, "The new secret. It is not shown again."),
+    IN_SUBSCRIPTION,
+    None,
+    OF_SUBSCRIPTION,
+    "Each call is signed with this secret and the former one, until the next rotation.",
+)
 _HELD = Operation(
     "List indexes that wait for other subscriptions",
     _TAG,
