@@ -14,14 +14,16 @@
     ├── NotFound
     │   ├── QueueNotFound           queue_not_found
     │   ├── SubscriptionNotFound    subscription_not_found
-    │   └── MessageNotFound         message_not_found
+    │   ├── MessageNotFound         message_not_found
+    │   └── UserNotFound            user_not_found
     ├── Conflict                    the state does not allow it now
     │   ├── QueueExists             queue_exists
     │   ├── SubscriptionExists      subscription_exists
     │   ├── QueueFull               queue_full
     │   ├── ReservedQueue           reserved_queue
     │   ├── NotLeased               not_leased
-    │   └── NotHeld                 not_held
+    │   ├── NotHeld                 not_held
+    │   └── UserExists              user_exists
     └── StorageError                the store cannot do it
         ├── DiskFull                disk_full
         ├── StorageFailed           storage_failed
@@ -67,6 +69,8 @@ __all__ = [
     "SubscriptionExists",
     "SubscriptionNotFound",
     "UnknownBackend",
+    "UserExists",
+    "UserNotFound",
 ]
 
 
@@ -148,6 +152,12 @@ class MessageNotFound(NotFound):
     code = "message_not_found"
 
 
+class UserNotFound(NotFound):
+    """There is no user of that id, name or e-mail."""
+
+    code = "user_not_found"
+
+
 class Conflict(PenstockError):
     """The state of the queue does not allow the request now."""
 
@@ -188,6 +198,12 @@ class NotHeld(Conflict):
     """The message is not held back by a dependency."""
 
     code = "not_held"
+
+
+class UserExists(Conflict):
+    """There is a user of that name or e-mail already."""
+
+    code = "user_exists"
 
 
 class StorageError(PenstockError):
