@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from penstock.core import events as ev
 from penstock.core.config import check_list, check_seconds, check_text, check_whole
@@ -11,6 +10,7 @@ from penstock.core.dead_letters import bury_or
 from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
+from penstock.core.outcome import Outcome
 from penstock.core.receipt import Receipt
 from penstock.core.retention import end_leases
 from penstock.core.runs import runs_of
@@ -33,15 +33,6 @@ __all__ = [
 
 Target = str | Delivery
 """What is to be settled: a delivery, its receipt, or a message's id."""
-
-
-class Outcome(Enum):
-    """What became of one target of a batch."""
-
-    DONE = "done"
-    ALREADY_SETTLED = "already_settled"
-    NOT_LEASED = "not_leased"  # stale: another delivery of it was made, or its lease ended
-    NOT_FOUND = "not_found"
 
 
 def ack(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,8 +11,11 @@ from penstock.core.callback import CallbackState
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import to_datetime
-from penstock.core.queue import Queue
-from penstock.core.subscription import Subscription
+
+if TYPE_CHECKING:
+    # A client needs the forms of the answers, and not the machinery of filters behind a queue.
+    from penstock.core.queue import Queue
+    from penstock.core.subscription import Subscription
 
 __all__ = ["QueueStats", "SubscriptionStats", "queue_stats", "subscription_stats"]
 
