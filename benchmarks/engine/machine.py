@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -23,8 +24,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str]
 
 
-def describe_machine(directory: Path) -> Machine:
-    """The machine, with the file system that `directory` is on."""
+def describe_machine(directory: Path, packages: Sequence[str] = PACKAGES) -> Machine:
+    """The machine, with the file system that `directory` is on, and versions of `packages`."""
     return Machine(
         cores=os.cpu_count() or 1,
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -32,7 +33,7 @@ def describe_machine(directory: Path) -> Machine:
         filesystem=filesystem_of(directory),
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
-        packages=dict(_versions()),
+        packages=dict(_versions(packages)),
     )
 
 
@@ -48,9 +49,9 @@ def filesystem_of(directory: Path) -> str:
     return max(reversed(holders), key=lambda holder: holder[0])[1] if holders else "unknown"
 
 
-def _versions() -> list[tuple[str, str]]:
+def _versions(packages: Sequence[str]) -> list[tuple[str, str]]:
     found = []
-    for package in PACKAGES:
+    for package in packages:
         try:
             found.append((package, version(package)))
         except PackageNotFoundError:

@@ -25,6 +25,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run. `format` changes whenever a field changes its meaning."""
 
     format: int = 1
+    subject: str = "Penstock's engine"
     quick: bool
     rounds: int
     loop: str

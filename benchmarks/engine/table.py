@@ -9,13 +9,18 @@ from benchmarks.engine.bar import TIMES
 from benchmarks.engine.report import Report, RowReport
 from benchmarks.engine.verdict import Verdict
 
-STATUS = {"ok": "[green]ok[/]", "missed": "[red]missed[/]", "missing": "[yellow]peer missing[/]"}
+STATUS = {
+    "ok": "[green]ok[/]",
+    "missed": "[red]missed[/]",
+    "missing": "[yellow]peer missing[/]",
+    "shown": "",
+}
 
 
 def draw(report: Report) -> Table:
     machine = report.machine
     table = Table(
-        title=f"Penstock's engine: {machine.cores} cores, {machine.filesystem}, "
+        title=f"{report.subject}: {machine.cores} cores, {machine.filesystem}, "
         f"Python {machine.python}, {report.loop}, medians of {report.rounds}"
         + (" (quick: not the sizes of the bars)" if report.quick else ""),
         title_justify="left",
@@ -41,14 +46,15 @@ def _cells(row: RowReport, verdict: Verdict) -> tuple[str, ...]:
         value = "" if verdict.reference is None else show(verdict.reference, verdict.unit)
         reference = f"{verdict.reference_name}\n{value}"
     ratio = ""
-    if verdict.bar.unit == TIMES and verdict.reference is not None:
+    is_ratio = verdict.bar is None or verdict.bar.unit == TIMES
+    if is_ratio and verdict.reference is not None:
         ratio = f"{verdict.figure:.2f} {TIMES}"
     return (
         f"{row.what}: {verdict.what}",
         show(verdict.ours, verdict.unit),
         reference,
         ratio,
-        str(verdict.bar),
+        "" if verdict.bar is None else str(verdict.bar),
         STATUS[verdict.status],
     )
 

@@ -10,7 +10,7 @@ import msgspec
 
 from benchmarks.engine.bar import Bar
 
-Status = Literal["ok", "missed", "missing"]
+Status = Literal["ok", "missed", "missing", "shown"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,7 +22,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     reference_name: str | None
     reference: float | None
     figure: float
-    bar: Bar
+    bar: Bar | None
+    """None where a figure is only shown, for scale."""
     status: Status
     """`missing`: a peer of the comparison is not installed, so nothing is proven."""
 
@@ -34,7 +35,7 @@ def judge_ratio(
     ours: Sequence[float],
     reference_name: str,
     reference: Sequence[float],
-    bar: Bar,
+    bar: Bar | None,
     missing: bool = False,
 ) -> Verdict:
     """The median over rounds of ours / reference.
@@ -71,7 +72,7 @@ def judge_value(*, what: str, unit: str, ours: Sequence[float], bar: Bar) -> Ver
 
 
 def absent(
-    *, what: str, unit: str, ours: Sequence[float], reference_name: str, bar: Bar
+    *, what: str, unit: str, ours: Sequence[float], reference_name: str, bar: Bar | None
 ) -> Verdict:
     """The verdict where there is nothing to compare with, because no peer of it is installed."""
     return Verdict(
@@ -86,7 +87,9 @@ def absent(
     )
 
 
-def _status(bar: Bar, figure: float, *, missing: bool) -> Status:
+def _status(bar: Bar | None, figure: float, *, missing: bool) -> Status:
+    if bar is None:
+        return "shown"
     # A bar that is missed stays missed, whoever else might have been in the comparison.
     if not bar.holds(figure):
         return "missed"

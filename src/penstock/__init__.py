@@ -9,19 +9,19 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
 from penstock import errors
-from penstock.broker import Broker
-from penstock.core.config import QueueConfig, SubscriptionConfig
-from penstock.core.message import DeadLetter, Delivery, Message, NewMessage, PublishedMessage
-from penstock.core.publishing import PublishResult
-from penstock.core.retry import Backoff
-from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats, SubscriptionStats
 from penstock.errors import PenstockError
-from penstock.storage.base import Ack, AckUpTo, Extend, Nack
-from penstock.storage.registry import open_store
 
 if TYPE_CHECKING:
+    from penstock.broker import Broker
     from penstock.client import AsyncClient, Client
+    from penstock.core.callback import Callback
+    from penstock.core.config import QueueConfig, SubscriptionConfig
+    from penstock.core.message import DeadLetter, Delivery, Message, NewMessage, PublishedMessage
+    from penstock.core.outcome import Outcome
+    from penstock.core.publishing import PublishResult
+    from penstock.core.retry import Backoff
+    from penstock.core.stats import QueueStats, SubscriptionStats
+    from penstock.storage.base import Ack, AckUpTo, Extend, Nack
 
 __all__ = [
     "Ack",
@@ -29,6 +29,7 @@ __all__ = [
     "AsyncClient",
     "Backoff",
     "Broker",
+    "Callback",
     "Client",
     "DeadLetter",
     "Delivery",
@@ -51,12 +52,41 @@ __all__ = [
 __version__ = "0.1.0"
 
 
+# Imported when they are first used: a client needs no broker, an embedded queue no HTTP library,
+# and `penstock --help` neither.
+_HOMES = {
+    "Ack": "penstock.storage.base",
+    "AckUpTo": "penstock.storage.base",
+    "AsyncClient": "penstock.client",
+    "Backoff": "penstock.core.retry",
+    "Broker": "penstock.broker",
+    "Callback": "penstock.core.callback",
+    "Client": "penstock.client",
+    "DeadLetter": "penstock.core.message",
+    "Delivery": "penstock.core.message",
+    "Extend": "penstock.storage.base",
+    "Message": "penstock.core.message",
+    "Nack": "penstock.storage.base",
+    "NewMessage": "penstock.core.message",
+    "Outcome": "penstock.core.outcome",
+    "PublishResult": "penstock.core.publishing",
+    "PublishedMessage": "penstock.core.message",
+    "QueueConfig": "penstock.core.config",
+    "QueueStats": "penstock.core.stats",
+    "SubscriptionConfig": "penstock.core.config",
+    "SubscriptionStats": "penstock.core.stats",
+}
+
+
 def __getattr__(name: str) -> Any:
-    # The clients bring an HTTP library, which takes longer to import than all the rest: those who
-    # embed the queue need not wait for it.
-    if name in ("AsyncClient", "Client"):
-        return getattr(import_module("penstock.client"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 @asynccontextmanager
@@ -73,6 +103,9 @@ async def open(
     a write is answered: ``always`` after it is on the disk, ``interval`` and ``never`` before. One
     process at a time can have a directory open.
     """
+    from penstock.broker import Broker
+    from penstock.storage.registry import open_store
+
     store = await open_store(
         fspath(url), sync=sync, segment_bytes=segment_bytes, cache_bytes=cache_bytes
     )

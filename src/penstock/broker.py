@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
+import msgspec
+
+from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -17,8 +22,9 @@ from penstock.core.config import (
     check_text,
     check_whole,
 )
+from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
-from penstock.core.publishing import PublishResult, prepare
+from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import (
     Outcome,
     Target,
@@ -30,8 +36,21 @@ from penstock.core.stats import QueueStats
 from penstock.errors import InvalidArgument, InvalidName, MessageNotFound
 from penstock.storage import base
 from penstock.storage.base import Store
+from penstock.storage.block import Chunk
 
-__all__ = ["Broker"]
+__all__ = ["Broker", "Callbacks"]
+
+_SECRET_BYTES = 32
+
+
+class Callbacks(Protocol):
+    """Who calls callbacks, for those who look at a subscription."""
+
+    def definitions_changed(self) -> None:
+        """Queues or subscriptions are not what they were."""
+        ...
+
+    def state(self, queue: str, subscription: str) -> CallbackState | None: ...
 
 
 class Broker:
@@ -46,6 +65,7 @@ class Broker:
         self._store = store
         self._waiting: set[asyncio.Task[Any]] = set()
         self._may_wait = True
+        self._callbacks: Callbacks | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,6 +98,11 @@ class Broker:
         """Why writes are refused, if they are. What was stored before can still be read."""
         return self._store.problem
 
+    async def _define(self, change: base.Change) -> None:
+        await self._store.define(change)
+        if self._callbacks is not None:
+            self._callbacks.definitions_changed()
+
     # Queues.
 
     async def create_queue(
@@ -85,31 +110,31 @@ class Broker:
     ) -> None:
         """With its subscription ``default``. Settings are those of `QueueConfig`."""
         _check_names(name)
-        await self._store.define(
+        await self._define(
             base.CreateQueue(queue=name, config=_config(QueueConfig, config, settings))
         )
 
     async def alter_queue(self, name: str, **settings: Any) -> None:
         _check_names(name)
-        await self._store.define(base.AlterQueue(queue=name, changes=settings))
+        await self._define(base.AlterQueue(queue=name, changes=settings))
 
     async def delete_queue(self, name: str) -> None:
         """With its messages, subscriptions and dead letters."""
         _check_names(name)
-        await self._store.define(base.DeleteQueue(queue=name))
+        await self._define(base.DeleteQueue(queue=name))
 
     async def purge_queue(self, name: str) -> None:
         """Remove every message, for every subscription. Dead letters stay."""
         _check_names(name)
-        await self._store.define(base.PurgeQueue(queue=name))
+        await self._define(base.PurgeQueue(queue=name))
 
     async def queue_stats(self, name: str) -> QueueStats:
         _check_names(name)
-        return (await self._store.stats(name))[0]
+        return self._with_callbacks(await self._store.stats(name))[0]
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name."""
-        return await self._store.stats()
+        return self._with_callbacks(await self._store.stats())
 
     # Subscriptions.
 
@@ -121,23 +146,44 @@ class Broker:
         *,
         start: str | int | datetime = "latest",
         **settings: Any,
-    ) -> None:
-        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time."""
+    ) -> str | None:
+        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time.
+
+        Returns the secret that signs its callbacks, if it has one: nothing shows it again.
+        """
         _check_names(queue, name)
-        await self._store.define(
+        made = _config(SubscriptionConfig, config, settings)
+        secret = None if made.callback is None else _new_secret()
+        await self._define(
             base.CreateSubscription(
                 queue=queue,
                 subscription=name,
-                config=_config(SubscriptionConfig, config, settings),
+                config=made,
                 start=start,
+                secret=secret,
             )
         )
+        return secret
 
-    async def alter_subscription(self, queue: str, name: str, **settings: Any) -> None:
+    async def alter_subscription(self, queue: str, name: str, **settings: Any) -> str | None:
+        """Returns the secret of its first callback, if this is it: nothing shows it again."""
         _check_names(queue, name)
-        await self._store.define(
-            base.AlterSubscription(queue=queue, subscription=name, changes=settings)
+        secret = None if settings.get("callback") is None else _new_secret()
+        await self._define(
+            base.AlterSubscription(queue=queue, subscription=name, changes=settings, secret=secret)
         )
+        if secret is not None:
+            for target in await self._store.callbacks():
+                if target.queue == queue and target.subscription == name:
+                    return secret if secret in target.secrets else None
+        return None
+
+    async def rotate_secret(self, queue: str, name: str) -> str:
+        """A new secret for its callbacks. Until the next rotation the former one signs as well."""
+        _check_names(queue, name)
+        secret = _new_secret()
+        await self._define(base.RotateSecret(queue=queue, subscription=name, secret=secret))
+        return secret
 
     async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
         """Deliver nothing on it until it is resumed. Leases go on."""
@@ -149,21 +195,26 @@ class Broker:
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""
         _check_names(queue, name)
-        await self._store.define(base.DeleteSubscription(queue=queue, subscription=name))
+        await self._define(base.DeleteSubscription(queue=queue, subscription=name))
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
         """Go back or forward. Deliveries in flight become void."""
         _check_names(queue, subscription)
-        await self._store.define(base.Seek(queue=queue, subscription=subscription, start=start))
+        await self._define(base.Seek(queue=queue, subscription=subscription, start=start))
 
     # Messages.
 
-    async def publish(self, queue: str, messages: Sequence[NewMessage | bytes]) -> PublishResult:
-        """Store a batch, all of it or nothing. The result states index, id and durability."""
+    async def publish(
+        self, queue: str, messages: Sequence[NewMessage | bytes] | NewBatch
+    ) -> PublishResult:
+        """Store a batch, all of it or nothing. The result states index, id and durability.
+
+        A batch that `prepare` made is taken as it is: it can be made in a thread.
+        """
         _check_names(queue)
-        batch = prepare(messages)
+        batch = messages if isinstance(messages, NewBatch) else prepare(messages)
         if not batch.bodies:
             raise InvalidArgument("there are no messages in the batch: pass at least one")
         return await self._store.publish(queue, batch)
@@ -280,6 +331,16 @@ class Broker:
         check_whole("limit", limit, 1)
         return await self._store.read(queue, start, limit)
 
+    async def scan(
+        self, queue: str, start: int, stop: int, *, most_bytes: int = MAX_BATCH_BYTES
+    ) -> Chunk:
+        """Messages of an index range in bulk; see `penstock.storage.base.Store.scan`."""
+        _check_names(queue)
+        check_whole("start", start, 0)
+        check_whole("stop", stop, 0)
+        check_whole("most_bytes", most_bytes, 0)
+        return await self._store.scan(queue, start, stop, most_bytes)
+
     async def view(
         self,
         queue: str,
@@ -306,6 +367,48 @@ class Broker:
         if message is None:
             raise MessageNotFound(f"queue {queue!r} holds no message {id!r}")
         return message
+
+    # Callbacks.
+
+    def report_callbacks(self, callbacks: Callbacks | None) -> None:
+        """To whom changes of definitions are told, and who adds to the stats."""
+        self._callbacks = callbacks
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        """The subscriptions that have a callback, with their secrets: for whoever calls them."""
+        return await self._store.callbacks()
+
+    async def wait(self, queue: str, subscription: str, seconds: float) -> bool:
+        """Sleep until something may be deliverable. False when the time was up first."""
+        _check_names(queue, subscription)
+        check_seconds("seconds", seconds)
+        return await self._store.wait(queue, subscription, seconds)
+
+    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> int:
+        """Sleep until messages came within reach of the subscription; see `Store.wait_news`."""
+        _check_names(queue, subscription)
+        check_whole("seen", seen)
+        check_seconds("seconds", seconds)
+        return await self._store.wait_news(queue, subscription, seen, seconds)
+
+    def _with_callbacks(self, stats: list[QueueStats]) -> list[QueueStats]:
+        callbacks = self._callbacks
+        if callbacks is None:
+            return stats
+        return [
+            msgspec.structs.replace(
+                queue,
+                subscriptions=[
+                    one
+                    if one.config.callback is None
+                    else msgspec.structs.replace(
+                        one, callback=callbacks.state(queue.name, one.name)
+                    )
+                    for one in queue.subscriptions
+                ],
+            )
+            for queue in stats
+        ]
 
     # Dead letters and dependencies.
 
@@ -346,6 +449,11 @@ def _check_names(queue: object, subscription: object = "") -> None:
     if not isinstance(queue, str) or not isinstance(subscription, str):
         name = subscription if isinstance(queue, str) else queue
         raise InvalidName(f"a name is {name!r}: queues and subscriptions are named by a str")
+
+
+def _new_secret() -> str:
+    """As Standard Webhooks writes them."""
+    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
 def _targets(targets: object) -> Sequence[Target]:

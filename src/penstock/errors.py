@@ -10,18 +10,21 @@
     │   ├── InvalidReceipt          invalid_receipt
     │   ├── InvalidDependency       invalid_dependency
     │   ├── MessageTooLarge         message_too_large
-    │   └── BatchTooLarge           batch_too_large
+    │   ├── BatchTooLarge           batch_too_large
+    │   └── MissingExtra            missing_extra
     ├── NotFound
     │   ├── QueueNotFound           queue_not_found
     │   ├── SubscriptionNotFound    subscription_not_found
-    │   └── MessageNotFound         message_not_found
+    │   ├── MessageNotFound         message_not_found
+    │   └── UserNotFound            user_not_found
     ├── Conflict                    the state does not allow it now
     │   ├── QueueExists             queue_exists
     │   ├── SubscriptionExists      subscription_exists
     │   ├── QueueFull               queue_full
     │   ├── ReservedQueue           reserved_queue
     │   ├── NotLeased               not_leased
-    │   └── NotHeld                 not_held
+    │   ├── NotHeld                 not_held
+    │   └── UserExists              user_exists
     └── StorageError                the store cannot do it
         ├── DiskFull                disk_full
         ├── StorageFailed           storage_failed
@@ -52,6 +55,7 @@ __all__ = [
     "InvalidRequest",
     "MessageNotFound",
     "MessageTooLarge",
+    "MissingExtra",
     "NewerFormat",
     "NotFound",
     "NotHeld",
@@ -67,6 +71,8 @@ __all__ = [
     "SubscriptionExists",
     "SubscriptionNotFound",
     "UnknownBackend",
+    "UserExists",
+    "UserNotFound",
 ]
 
 
@@ -124,6 +130,12 @@ class BatchTooLarge(InvalidRequest):
     code = "batch_too_large"
 
 
+class MissingExtra(InvalidRequest):
+    """It needs a package that is not installed; the text names the extra that brings it."""
+
+    code = "missing_extra"
+
+
 class NotFound(PenstockError):
     """What the request names does not exist."""
 
@@ -146,6 +158,12 @@ class MessageNotFound(NotFound):
     """The queue holds no message of that id or index."""
 
     code = "message_not_found"
+
+
+class UserNotFound(NotFound):
+    """There is no user of that id, name or e-mail."""
+
+    code = "user_not_found"
 
 
 class Conflict(PenstockError):
@@ -188,6 +206,12 @@ class NotHeld(Conflict):
     """The message is not held back by a dependency."""
 
     code = "not_held"
+
+
+class UserExists(Conflict):
+    """There is a user of that name or e-mail already."""
+
+    code = "user_exists"
 
 
 class StorageError(PenstockError):

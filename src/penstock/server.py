@@ -10,6 +10,7 @@ import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import structlog
 import uvicorn
@@ -89,6 +90,19 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
 
+def server_options() -> dict[str, Any]:
+    """Of uvicorn, as far as they are no settings of ours."""
+    return {
+        "http": Connection,
+        "ws": "none",
+        "access_log": False,
+        "log_level": "error",
+        "server_header": False,
+        "timeout_keep_alive": KEEP_ALIVE_SECONDS,
+        "timeout_graceful_shutdown": GRACE_SECONDS,
+    }
+
+
 async def serve(settings: Settings) -> None:
     """Until a signal ends it. What was accepted is answered and stored before it returns.
 
@@ -101,14 +115,8 @@ async def serve(settings: Settings) -> None:
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 create_app(broker, settings),
-                http=Connection,
-                ws="none",
-                access_log=False,
-                log_level="error",
-                server_header=False,
+                **server_options(),
                 limit_concurrency=settings.max_connections,
-                timeout_keep_alive=KEEP_ALIVE_SECONDS,
-                timeout_graceful_shutdown=GRACE_SECONDS,
                 ssl_certfile=settings.tls_certificate,
                 ssl_keyfile=settings.tls_key,
             )

@@ -38,6 +38,9 @@ class Settings(BaseSettings):
     admin_username: str = _setting("admin_username", "admin", "SECURITY_ADMIN_USERNAME")
     admin_password: str = _setting("admin_password", "adminpassword", "SECURITY_ADMIN_PASSWORD")
 
+    # How long a token counts.
+    token_minutes: float = _setting("token_minutes", 1440, gt=0, le=5_256_000)
+
     # Requests a second; 0 or less is no limit.
     push_per_second: int = _setting("push_per_second", 0, "RATE_LIMIT_PUSH_PER_SECOND")
     pop_per_second: int = _setting("pop_per_second", 0, "RATE_LIMIT_POP_PER_SECOND")

@@ -144,11 +144,11 @@ def test_verify_as_json_lists_the_damage(path: Path) -> None:
     assert (damage["file"], damage["offset"]) == (name, offset)
 
 
-def test_a_newer_directory_is_refused_with_3(path: Path) -> None:
+def test_a_newer_directory_is_refused_with_5(path: Path) -> None:
     make_segment_newer(tail(path))
     for command in ("verify", "repair", "inspect"):
         result = wal(command, path)
-        assert result.exit_code == 3
+        assert result.exit_code == 5
         assert "newer_format" in result.output
         assert "upgrade Penstock" in result.output
 
@@ -210,6 +210,6 @@ def test_two_repairs_in_a_row_keep_what_each_put_aside(path: Path) -> None:
 def test_a_directory_in_use_is_not_repaired(tmp_path: Path) -> None:
     with owner_of(tmp_path / "data") as process:
         result = wal("repair", tmp_path / "data", "--yes")
-    assert result.exit_code == 3
+    assert result.exit_code == 5
     assert "directory_locked" in result.output
     assert str(process.pid) in result.output

@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from penstock.broker import Broker
 from penstock.core import events as ev
+from penstock.core.callback import Callback
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
@@ -104,6 +105,32 @@ def settings(
     return each([{name: v} for name, wrong in values.items() for v in wrong], call)
 
 
+class Text(StrEnum):
+    NAME = "http://a.example/"
+
+
+URL = "http://a.example/hook"
+NOT_URLS = (
+    "",
+    "a.example/hook",
+    "ftp://a.example/",
+    "file:///etc/passwd",
+    "javascript:alert(1)",
+    "http://",
+    "http:///path",
+    "http://a.example:0/",
+    "http://a.example:99999/",
+    "http://a.example:x/",
+    "http://user:password@a.example/",
+    "http://user@a.example/",
+    "http://a.example/#part",
+    "http://a.example/with space",
+    "http://a.example/\r\nHost: b.example",
+    "http://a.example\\@b.example/",
+    "http://\u00e4.example/",
+    "http://[::1/",
+    f"http://a.example/{'x' * 2000}",
+)
 NOT_COUNTS: tuple[Any, ...] = ("1", True, 1.5, -1, 2**65, [1])
 QUEUE_SETTINGS: dict[str, Iterable[Any]] = {
     "fifo": (None, 1, "yes"),
@@ -126,6 +153,22 @@ SUBSCRIPTION_SETTINGS: dict[str, Iterable[Any]] = {
     "max_deliveries": NOT_COUNTS,
     "backoff": (None, 5, "fixed", {"kind": "fixed", "base_seconds": 1}, Backoff),
     "paused": (None, 1, "yes"),
+    "callback": (
+        5,
+        "http://a.example/",
+        {"url": "http://a.example/"},
+        Callback,
+        Callback(url=5),  # type: ignore[arg-type]
+        Callback(url=Text.NAME),
+        *(Callback(url=url) for url in NOT_URLS),
+        *(Callback(url=URL, mode=v) for v in (None, 1, "push")),  # type: ignore[arg-type]
+        *(Callback(url=URL, concurrency=v) for v in (None, 0, 1001, *NOT_COUNTS)),
+        *(Callback(url=URL, connect_seconds=v) for v in (None, 0, 3601, *NOT_SECONDS)),
+        *(Callback(url=URL, timeout_seconds=v) for v in (None, 0, 3601, *NOT_SECONDS)),
+        *(Callback(url=URL, ordered=v) for v in (None, 1, "yes")),  # type: ignore[arg-type]
+        *(Callback(url=URL, cloudevents=v) for v in (None, 1)),  # type: ignore[arg-type]
+        Callback(url=URL, mode="notify", ordered=True),
+    ),
     "unknown": (1,),
 }
 
@@ -163,6 +206,21 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.alter_subscription(v, "after", paused=True)),
         each(NOT_NAMES, lambda b, v: b.alter_subscription(QUEUE, v, paused=True)),
         settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.alter_subscription(QUEUE, "after", **v)),
+    ],
+    "rotate_secret": [
+        each(NOT_NAMES, lambda b, v: b.rotate_secret(v, "default")),
+        each(("default", *NOT_NAMES), lambda b, v: b.rotate_secret(QUEUE, v)),
+    ],
+    "wait": [
+        each(NOT_NAMES, lambda b, v: b.wait(v, "default", 1)),
+        each(NOT_NAMES, lambda b, v: b.wait(QUEUE, v, 1)),
+        each((None, 0, *NOT_SECONDS), lambda b, v: b.wait(QUEUE, "default", v)),
+    ],
+    "wait_news": [
+        each(NOT_NAMES, lambda b, v: b.wait_news(v, "default", 0, 1)),
+        each(NOT_NAMES, lambda b, v: b.wait_news(QUEUE, v, 0, 1)),
+        each(NOT_WHOLE, lambda b, v: b.wait_news(QUEUE, "default", v, 1)),
+        each((None, 0, *NOT_SECONDS), lambda b, v: b.wait_news(QUEUE, "default", 0, v)),
     ],
     "pause": [
         each(NOT_NAMES, lambda b, v: b.pause(v)),
@@ -273,6 +331,12 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.read(v)),
         each(NOT_WHOLE, lambda b, v: b.read(QUEUE, v)),
         each((0, -1, *NOT_WHOLE), lambda b, v: b.read(QUEUE, 0, v)),
+    ],
+    "scan": [
+        each(NOT_NAMES, lambda b, v: b.scan(v, 0, 1)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, v, 1)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, 0, v)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, 0, 1, most_bytes=v)),
     ],
     "view": [
         each(NOT_NAMES, lambda b, v: b.view(v)),

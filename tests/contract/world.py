@@ -68,7 +68,7 @@ class World:
     async def after_call(self, name: str, arguments: tuple[Any, ...]) -> None:
         if name == "define":
             await self._books.note(self.store, arguments[0])
-        if name not in ("wait", "close"):
+        if name not in ("wait", "wait_news", "close"):
             await self._books.check(self.store)
 
     async def pass_time(self, seconds: float) -> None:
@@ -96,7 +96,7 @@ class _CheckedStore:
 
     def _checked(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:
-            if name not in ("wait", "close"):
+            if name not in ("wait", "wait_news", "close"):
                 await self._world.before_call()
             answer = await getattr(self._world.store, name)(*arguments)
             await self._world.after_call(name, arguments)

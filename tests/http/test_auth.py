@@ -7,18 +7,14 @@ import contextlib
 import time
 
 import bcrypt
+import msgspec
 import pytest
 
-from penstock.http.auth import (
-    FREE_FAILURES,
-    REMEMBER_SECONDS,
-    Authenticator,
-    Identity,
-    Role,
-    TooManyFailures,
-    User,
-    hash_password,
-)
+from penstock.http.auth import FREE_FAILURES, REMEMBER_SECONDS, Authenticator
+from penstock.http.passwords import MAX_WAITING, Passwords, TooManyPasswords, hash_password
+from penstock.http.tokens import Tokens
+from penstock.http.user import Role, User
+from tests.contract.clock import ManualClock
 from tests.http.client import basic
 
 RIGHT = basic("alice", "wonderland").encode()
@@ -26,18 +22,41 @@ HASHED = hash_password("wonderland")
 
 
 class World:
+    """One user, Alice, whose password is right without the work of checking it."""
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
+        self.clock = ManualClock()
         self.checks = 0
-        self.users = {"alice": User(HASHED, Role.USER)}
-        self.authenticator = Authenticator(self.users, monotonic=lambda: self.now)
+        self.tokens = Tokens(b"k" * 32, lifetime_seconds=3600, clock=self.clock)
+        self.authenticator = Authenticator(
+            self, passwords=Passwords(), tokens=self.tokens, monotonic=lambda: self.now
+        )
+        self.alice: User | None = User(
+            id="1", username="alice", password_hash=HASHED, stamp="first", role=Role.USER
+        )
 
         def quick(password: bytes, expected: bytes) -> bool:
             self.checks += 1
             time.sleep(0.01)  # as bcrypt does it, in a thread
-            return (password, expected) == (b"wonderland", HASHED)
+            return (password, expected) == (b"wonderland", HASHED.encode())
 
         monkeypatch.setattr(bcrypt, "checkpw", quick)
+
+    def get(self, username: str) -> User | None:
+        return self.alice if username == "alice" else None
+
+    def by_id(self, id: str) -> User | None:
+        return self.alice if id == "1" else None
+
+    def change(self, **changes: object) -> None:
+        assert self.alice is not None
+        self.alice = msgspec.structs.replace(self.alice, **changes)
+
+    async def token(self, form: str = "Bearer {}") -> bytes:
+        user = await self.authenticator.check("alice", "wonderland")
+        assert user is not None
+        return form.format(self.tokens.issue(user)).encode()
 
     async def fail(self, name: str = "alice") -> None:
         wrong = basic(name, f"wrong {self.checks}").encode()
@@ -51,13 +70,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 async def test_a_right_password_is_checked_once(world: World) -> None:
     for _ in range(100):
-        assert await world.authenticator.identify(RIGHT) == Identity("alice", Role.USER)
+        assert await world.authenticator.identify(RIGHT) is world.alice
     assert world.checks == 1
 
 
 async def test_many_who_come_at_once_share_a_check(world: World) -> None:
     found = await asyncio.gather(*[world.authenticator.identify(RIGHT) for _ in range(50)])
-    assert set(found) == {Identity("alice", Role.USER)}
+    assert found == [world.alice] * 50
     assert world.checks == 1
 
 
@@ -74,7 +93,7 @@ async def test_who_guesses_at_a_name_does_not_lock_its_owner_out(world: World) -
     # When somebody guesses for an hour
     for _ in range(60):
         world.now += 60
-        with contextlib.suppress(TooManyFailures):
+        with contextlib.suppress(TooManyPasswords):
             await world.fail()
         # Then the owner is let in each time
         assert await world.authenticator.identify(RIGHT) is not None
@@ -83,7 +102,7 @@ async def test_who_guesses_at_a_name_does_not_lock_its_owner_out(world: World) -
 async def test_after_some_failures_a_name_must_wait(world: World) -> None:
     for _ in range(FREE_FAILURES + 1):
         await world.fail()
-    with pytest.raises(TooManyFailures) as failure:
+    with pytest.raises(TooManyPasswords) as failure:
         await world.fail()
     assert failure.value.seconds == pytest.approx(1)
     # Without a check, so that guessing costs the server nothing
@@ -91,7 +110,7 @@ async def test_after_some_failures_a_name_must_wait(world: World) -> None:
     # And longer with each
     world.now += 1.01
     await world.fail()
-    with pytest.raises(TooManyFailures) as failure:
+    with pytest.raises(TooManyPasswords) as failure:
         await world.fail()
     assert failure.value.seconds == pytest.approx(2)
     # When the time is over, then the right one is accepted
@@ -104,20 +123,102 @@ async def test_an_unknown_name_is_checked_as_long_as_a_known_one(world: World) -
     assert world.checks == 1
 
 
-async def test_a_forgotten_name_is_checked_anew(world: World) -> None:
-    await world.authenticator.identify(RIGHT)
-    del world.users["alice"]
-    world.authenticator.forget("alice")
-    assert await world.authenticator.identify(RIGHT) is None
+async def test_a_known_and_an_unknown_name_cost_the_same_checks_all_the_way(world: World) -> None:
+    # Given as many wrong passwords for each as are looked at, and more
+    costs = {}
+    for name in ("alice", "nobody"):
+        outcomes: list[object] = []
+        before = world.checks
+        for number in range(FREE_FAILURES + 3):
+            try:
+                outcomes.append(await world.authenticator.check(name, f"wrong {number}"))
+            except TooManyPasswords as exc:
+                outcomes.append(exc.seconds)
+        costs[name] = (world.checks - before, outcomes)
+    # Then nothing tells them apart
+    assert costs["alice"] == costs["nobody"]
+    assert costs["alice"][0] == FREE_FAILURES + 1
+
+
+async def test_wrong_tokens_cost_no_check(world: World) -> None:
+    for wrong in (b"Bearer a.b.c", b"a.b.c", b"Bearer", b"Bearer  ", b"..", b"Bearer a.b.\xff"):
+        assert await world.authenticator.identify(wrong) is None
+    assert world.checks == 0
+
+
+async def test_a_verdict_ends_with_the_user(world: World) -> None:
+    token = await world.token()
+    for header in (RIGHT, token):
+        assert await world.authenticator.identify(header) is world.alice
+    world.alice = None
+    for header in (RIGHT, token):
+        assert await world.authenticator.identify(header) is None
+
+
+async def test_a_verdict_ends_with_the_password(world: World) -> None:
+    token = await world.token()
+    for header in (RIGHT, token):
+        assert await world.authenticator.identify(header) is world.alice
+    world.change(stamp="second", password_hash="another")
+    for header in (RIGHT, token):
+        assert await world.authenticator.identify(header) is None
+
+
+async def test_a_verdict_never_outlives_a_role(world: World) -> None:
+    # Given an admin who is known by name and by token
+    world.change(role=Role.ADMIN)
+    token = await world.token()
+    for header in (RIGHT, token):
+        await world.authenticator.identify(header)
+    # When she is one no more, then both say so at once
+    world.change(role=Role.USER)
+    for header in (RIGHT, token):
+        user = await world.authenticator.identify(header)
+        assert user is not None
+        assert user.role is Role.USER
+
+
+async def test_a_password_that_changes_during_a_check_lets_nobody_in(world: World) -> None:
+    check = asyncio.ensure_future(world.authenticator.identify(RIGHT))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    world.change(stamp="second")
+    assert await check is None
 
 
 async def test_a_user_that_goes_during_a_check_is_not_let_in(world: World) -> None:
     check = asyncio.ensure_future(world.authenticator.identify(RIGHT))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    del world.users["alice"]
+    world.alice = None
     assert await check is None
     assert await world.authenticator.identify(RIGHT) is None
+
+
+@pytest.mark.parametrize("form", ["Bearer {}", "bearer {}", "Bearer   {} ", "{}"])
+async def test_a_token_is_as_good_as_its_password(world: World, form: str) -> None:
+    token = await world.token(form)
+    before = world.checks
+    for _ in range(100):
+        assert await world.authenticator.identify(token) is world.alice
+    assert world.checks == before
+
+
+async def test_a_token_ends_when_its_time_is_over_however_often_it_was_used(world: World) -> None:
+    token = await world.token()
+    for _ in range(36):
+        assert await world.authenticator.identify(token) is world.alice
+        world.clock.advance(99)
+        world.now += 99
+    world.clock.advance(36)
+    assert await world.authenticator.identify(token) is None
+
+
+async def test_only_so_many_passwords_wait_to_be_checked(world: World) -> None:
+    attempts = [world.authenticator.check(f"name-{n}", "x") for n in range(MAX_WAITING + 10)]
+    results = await asyncio.gather(*attempts, return_exceptions=True)
+    assert sum(isinstance(result, TooManyPasswords) for result in results) == 10
+    assert results.count(None) == MAX_WAITING
 
 
 async def test_the_loop_goes_on_while_a_password_is_checked(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The file of the subscribers."""
+"""The users, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -9,41 +9,161 @@ from random import Random
 import pytest
 
 import penstock
-from penstock.errors import CorruptLog, InvalidArgument, NewerFormat, StorageError
-from penstock.http.auth import Role
-from penstock.http.users import Users
+from penstock.errors import (
+    CorruptLog,
+    InvalidDependency,
+    InvalidName,
+    NewerFormat,
+    StorageError,
+    UserExists,
+    UserNotFound,
+)
+from penstock.http import passwords
+from penstock.http.passwords import Passwords
+from penstock.http.tokens import open_key
+from penstock.http.user import Role
+from penstock.http.user_file import UserFile
+from penstock.http.users import Users, open_users
+from penstock.settings import Settings
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import plan_repair
 
 
+@pytest.fixture(autouse=True)
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passwords, "ROUNDS", 4)
+
+
+def open_at(path: Path) -> Users:
+    file = UserFile(path)
+    return Users(file, Passwords(), file.read())
+
+
+def names(users: Users) -> list[str]:
+    return [user.username for user in users.stored()]
+
+
 async def test_one_of_two_who_take_a_name_at_once_gets_it(tmp_path: Path) -> None:
-    users = Users({}, tmp_path / "users.json")
-    add = [users.add("alice", password, Role.USER, 0) for password in ("a", "b")]
+    users = open_at(tmp_path / "users.json")
+    add = [users.add("alice", password, Role.USER) for password in ("a", "b")]
     results = await asyncio.gather(*add, return_exceptions=True)
-    assert sum(isinstance(result, InvalidArgument) for result in results) == 1
-    assert list(users.subscribers()) == ["alice"]
+    assert sum(isinstance(result, UserExists) for result in results) == 1
+    assert names(users) == ["alice"]
 
 
 async def test_what_is_added_at_once_is_all_in_the_file(tmp_path: Path) -> None:
-    users = Users({}, tmp_path / "users.json")
-    names = [f"user-{number}" for number in range(5)]
-    await asyncio.gather(*[users.add(name, "secret", Role.ADMIN, 3) for name in names])
-    again = Users({}, tmp_path / "users.json").subscribers()
-    assert list(again) == names
-    assert {(user.role, user.requests_per_second) for user in again.values()} == {(Role.ADMIN, 3)}
+    users = open_at(tmp_path / "users.json")
+    wanted = [f"user-{number}" for number in range(5)]
+    add = [users.add(name, "secret", Role.ADMIN, requests_per_second=3) for name in wanted]
+    await asyncio.gather(*add)
+    again = open_at(tmp_path / "users.json")
+    assert names(again) == wanted
+    assert again.stored() == users.stored()
 
 
 async def test_a_change_that_cannot_be_stored_has_not_happened(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
-    users = Users({}, path)
-    await users.add("alice", "secret", Role.USER, 0)
+    users = open_at(path)
+    alice = await users.add("alice", "secret", Role.USER)
     (tmp_path / "users.json.new").mkdir()
     with pytest.raises(StorageError):
-        await users.add("bob", "secret", Role.USER, 0)
+        await users.add("bob", "secret", Role.USER)
     with pytest.raises(StorageError):
         await users.remove("alice")
-    assert list(users.subscribers()) == ["alice"]
-    assert list(Users({}, path).subscribers()) == ["alice"]
+    with pytest.raises(StorageError):
+        await users.set_password(alice, "another")
+    assert users.stored() == [alice]
+    assert open_at(path).stored() == [alice]
+
+
+async def test_a_draft_that_a_crash_left_behind_is_nothing(tmp_path: Path) -> None:
+    # Given a crash between the draft and its renaming
+    path = tmp_path / "users.json"
+    alice = await open_at(path).add("alice", "secret", Role.USER)
+    (tmp_path / "users.json.new").write_bytes(b'{"version": 2, "use')
+    # Then the change has not happened, and the next one does
+    users = open_at(path)
+    assert users.stored() == [alice]
+    await users.add("bob", "secret", Role.USER)
+    assert names(open_at(path)) == ["alice", "bob"]
+
+
+async def test_an_email_is_one_however_it_is_written(tmp_path: Path) -> None:
+    users = open_at(tmp_path / "users.json")
+    alice = await users.add("Alice@Example.com", "secret", Role.USER, name="Alice")
+    assert alice.username == "alice@example.com"
+    assert users.get("ALICE@example.COM") is alice
+    with pytest.raises(UserExists):
+        await users.add("alice@EXAMPLE.com", "secret", Role.USER)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "@", "a@", "@b", "a@b@c", "a b@c", "a:b@c", "a@b\0", "x" * 51, "ä"]
+)
+async def test_a_user_has_a_name_or_an_email_address(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidName):
+        await open_at(tmp_path / "users.json").add(name, "secret", Role.USER)
+
+
+async def test_a_new_password_comes_with_a_new_stamp_and_the_same_id(tmp_path: Path) -> None:
+    users = open_at(tmp_path / "users.json")
+    alice = await users.add("alice", "old", Role.USER)
+    changed = await users.set_password(alice, "new")
+    assert changed.id == alice.id
+    assert changed.stamp != alice.stamp
+    assert open_at(tmp_path / "users.json").stored() == [changed]
+    # And who still has the old one in hand is too late
+    with pytest.raises(UserNotFound):
+        await users.set_password(alice, "newer")
+
+
+async def test_who_waits_for_whom_is_kept_and_a_cycle_is_shown(tmp_path: Path) -> None:
+    users = open_at(tmp_path / "users.json")
+    a, b, c = [await users.add(f"{name}@example.com", "x", Role.USER) for name in "abc"]
+    await users.wait_for(c, [a])
+    await users.wait_for(c, [b, a])
+    await users.wait_for(b, [a])
+    again = open_at(tmp_path / "users.json")
+    assert again.find("c@example.com").after == (a.id, b.id)
+    with pytest.raises(
+        InvalidDependency,
+        match=r"a@example\.com after c@example\.com after a@example\.com",
+    ):
+        await again.wait_for(a, [c])
+    with pytest.raises(InvalidDependency, match="itself"):
+        await again.wait_for(a, [a])
+    assert again.find(a.id).after == ()
+    # When one of them goes, then nobody waits for it
+    await again.remove("a@example.com")
+    assert again.find(c.id).after == (b.id,)
+    assert again.find(b.id).after == ()
+
+
+def settings(tmp_path: Path, **changes: str) -> Settings:
+    return Settings.model_validate({"data": str(tmp_path), **changes})
+
+
+def test_the_users_of_the_settings_stay_the_same_until_their_password_changes(
+    tmp_path: Path,
+) -> None:
+    first = open_users(settings(tmp_path), Passwords())
+    again = open_users(settings(tmp_path), Passwords())
+    assert again.all() == first.all()
+    changed = open_users(settings(tmp_path, user_password="another"), Passwords())
+    assert changed.find("user").id == first.find("user").id
+    assert changed.find("user").stamp != first.find("user").stamp
+    assert changed.find("admin") == first.find("admin")
+
+
+def test_a_file_of_the_first_version_is_understood(tmp_path: Path) -> None:
+    (tmp_path / "users.json").write_bytes(
+        b'{"version": 1, "users": [{"username": "alice", "password_hash": "$2b$10$x", '
+        b'"role": "ADMIN", "requests_per_second": 7}]}'
+    )
+    [alice] = open_users(settings(tmp_path), Passwords()).stored()
+    assert (alice.username, alice.role, alice.requests_per_second) == ("alice", Role.ADMIN, 7)
+    # And from then on it keeps its id
+    assert open_users(settings(tmp_path), Passwords()).stored() == [alice]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version": 1}', b"\xff", b'{"users": []}'])
@@ -51,19 +171,20 @@ def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path, content: b
     path = tmp_path / "users.json"
     path.write_bytes(content)
     with pytest.raises(CorruptLog, match=r"users\.json is damaged"):
-        Users({}, path)
+        open_at(path)
 
 
 def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
-    path.write_bytes(b'{"version": 2, "users": []}')
+    path.write_bytes(b'{"version": 3, "users": []}')
     with pytest.raises(NewerFormat):
-        Users({}, path)
+        open_at(path)
 
 
-async def test_a_repair_of_the_log_leaves_the_file_where_it_is(tmp_path: Path) -> None:
-    users = Users({}, tmp_path / "users.json")
-    await users.add("alice", "secret", Role.USER, 0)
+async def test_a_repair_of_the_log_leaves_users_and_key_where_they_are(tmp_path: Path) -> None:
+    users = open_users(settings(tmp_path), Passwords())
+    await users.add("alice", "secret", Role.USER)
+    open_key(tmp_path)
     async with penstock.open(tmp_path) as broker:
         await broker.create_queue("orders")
     files = DiskFiles(tmp_path)
@@ -72,4 +193,4 @@ async def test_a_repair_of_the_log_leaves_the_file_where_it_is(tmp_path: Path) -
     plan = plan_repair(files, rng=Random(1))
     assert plan.is_needed
     assert plan.aside
-    assert "users.json" not in plan.aside
+    assert not {"users.json", "token.key"} & set(plan.aside)

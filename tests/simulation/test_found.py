@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -41,7 +41,7 @@ class Story:
         asyncio.get_running_loop().set_default_executor(self.host.executor)
         self.store = await self.host.start(SyncMode.ALWAYS)
 
-    async def call(self, call: Coroutine[Any, Any, T]) -> T:
+    async def call(self, call: Awaitable[T]) -> T:
         """Raises what the call raised."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 

@@ -16,6 +16,7 @@ NAMES = [
     "AsyncClient",
     "Backoff",
     "Broker",
+    "Callback",
     "Client",
     "DeadLetter",
     "Delivery",

@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from penstock.cli import exits
+from penstock.cli.connection import Connection, with_connection
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -26,28 +28,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-USAGE = 2
-REFUSED = 3
-
 app = typer.Typer(
     name="pipeline",
-    help="Land messages in a lake with Spark, exactly once; figures, a report, replay.",
+    help="Land messages in a lake with Spark.",
     no_args_is_help=True,
 )
 
 LakePath = Annotated[
     str, typer.Option("--lake", help="The lake: a directory.", envvar="PENSTOCK_LAKE")
-]
-Url = Annotated[str, typer.Option("--url", help="The server.", envvar="PENSTOCK_URL")]
-Username = Annotated[
-    str | None, typer.Option("--username", help="HTTP Basic.", envvar="PENSTOCK_USERNAME")
-]
-Password = Annotated[
-    str | None,
-    typer.Option("--password", help="Better in the environment.", envvar="PENSTOCK_PASSWORD"),
-]
-Token = Annotated[
-    str | None, typer.Option("--token", help="Instead of a name.", envvar="PENSTOCK_TOKEN")
 ]
 Master = Annotated[
     str | None,
@@ -59,9 +47,10 @@ Memory = Annotated[str, typer.Option("--driver-memory", help="Of Spark's driver.
 
 
 @app.command("run")
+@with_connection
 def run_command(
+    connection: Connection,
     lake: LakePath = "./lake",
-    url: Url = "http://127.0.0.1:8080",
     queues: Annotated[
         str | None, typer.Option("--queues", help="Some queues, with commas; all if absent.")
     ] = None,
@@ -87,16 +76,13 @@ def run_command(
     ignore_data_loss: Annotated[
         bool, typer.Option("--ignore-data-loss", help="Go on when messages are gone.")
     ] = False,
-    username: Username = None,
-    password: Password = None,
-    token: Token = None,
     master: Master = None,
     driver_memory: Memory = "1g",
 ) -> None:
     """Read queues into bronze, exactly once, and keep silver and gold up to date."""
     with _refusals():
         from penstock.pipeline.lake import Lake
-        from penstock.pipeline.run import Job, connection_options, run
+        from penstock.pipeline.run import Job, run
         from penstock.pipeline.session import make_session
         from penstock.pipeline.silver import check_schemas
 
@@ -106,7 +92,7 @@ def run_command(
         check_schemas(typed)
         job = Job(
             lake=Lake(lake),
-            options=connection_options(url, username=username, password=password, token=token),
+            options=_options(connection),
             queues=[name.strip() for name in (queues or "").split(",") if name.strip()],
             pattern=pattern,
             subscription=subscription,
@@ -169,23 +155,20 @@ def report_command(
 
 
 @app.command("replay")
+@with_connection
 def replay_command(
+    connection: Connection,
     where: Annotated[str, typer.Option("--where", help="A condition of SQL over bronze.")],
     to: Annotated[str, typer.Option("--to", help="The queue that gets the messages.")],
     lake: LakePath = "./lake",
-    url: Url = "http://127.0.0.1:8080",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    username: Username = None,
-    password: Password = None,
-    token: Token = None,
     master: Master = None,
     driver_memory: Memory = "1g",
 ) -> None:
     """Publish messages of bronze once more. Counts them first, then asks."""
     with _refusals():
         from penstock.pipeline.replay import Replay
-        from penstock.pipeline.run import connection_options
         from penstock.pipeline.session import make_session
 
         found = _existing(lake)
@@ -203,7 +186,7 @@ def replay_command(
             return
         if not yes:
             typer.confirm("Publish them?", abort=True)
-        replay.send(connection_options(url, username=username, password=password, token=token))
+        replay.send(_options(connection))
         out.print("Done.")
 
 
@@ -247,6 +230,20 @@ def _existing(path: str) -> Lake:
     if not lake.own.is_dir():
         raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
     return lake
+
+
+def _options(connection: Connection) -> dict[str, str]:
+    """The same for Spark, whose executors ask the server themselves."""
+    given = connection.options()
+    found = {
+        "url": connection.url,
+        "username": given.get("username"),
+        "password": given.get("password"),
+        "token": given.get("token"),
+        "caFile": connection.ca,
+        "timeoutSeconds": str(connection.timeout),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _master(given: str | None) -> str | None:
@@ -300,13 +297,10 @@ def _signals(stop: threading.Event) -> Iterator[None]:
 def _refusals() -> Iterator[None]:
     """Errors as a sentence, not as a traceback."""
     if find_spec("pyspark") is None:
-        typer.echo("Spark is not installed: pip install 'penstock[spark]'", err=True)
-        raise typer.Exit(USAGE)
+        exits.usage("Spark is not installed: pip install 'penstock[spark]'")
     try:
         yield
     except PenstockError as exc:
-        typer.echo(f"{exc.code}: {exc}", err=True)
-        raise typer.Exit(REFUSED) from exc
+        exits.fail(exc)
     except OSError as exc:
-        typer.echo(f"the lake cannot be read or written: {exc}", err=True)
-        raise typer.Exit(REFUSED) from exc
+        exits.stop(f"the lake cannot be read or written: {exc}", exits.STORE)

@@ -9,17 +9,20 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
     TextColumn,
     TimeRemainingColumn,
 )
 
-__all__ = ["reading"]
+__all__ = ["counting", "reading"]
 
 
 @contextmanager
-def reading(total_bytes: int) -> Iterator[Callable[[str, int], None]]:
+def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
     """Shows a bar on stderr while the block runs; gone afterwards, and absent without a terminal.
+
+    Without a total it only shows that something goes on.
 
     Yields what is to be told the name of a file and how many more of its bytes have been read.
     """
@@ -31,11 +34,40 @@ def reading(total_bytes: int) -> Iterator[Callable[[str, int], None]]:
         TimeRemainingColumn(),
     )
     with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=False,
     ) as progress:
         task = progress.add_task("reading", total=total_bytes)
 
         def advance(name: str, count: int) -> None:
             progress.update(task, description=name, advance=count)
+
+        yield advance
+
+
+@contextmanager
+def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """As `reading`, for things that are counted. Yields what is to be told how many more."""
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=False,
+    ) as progress:
+        task = progress.add_task(what, total=total)
+
+        def advance(count: int) -> None:
+            progress.update(task, advance=count)
 
         yield advance

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from penstock.cli import exits
 from penstock.errors import PenstockError
 from penstock.server import run_server
 from penstock.settings import Settings
@@ -30,7 +31,10 @@ def serve(
         str | None, typer.Option(help="json, or console for people. [json]")
     ] = None,
 ) -> None:
-    """Start the server. Every setting can also be given as PENSTOCK_<NAME> in the environment."""
+    """Start the server.
+
+    Every setting can also be given as PENSTOCK_<NAME> in the environment.
+    """
     given: dict[str, Any] = {
         "host": host,
         "port": port,
@@ -45,9 +49,8 @@ def serve(
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
         run_server(settings)
     except ValidationError as exc:
-        for error in exc.errors():
-            typer.echo(f"{'.'.join(map(str, error['loc']))}: {error['msg']}", err=True)
-        raise typer.Exit(2) from None
+        exits.usage(
+            "\n".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in exc.errors())
+        )
     except PenstockError as exc:
-        typer.echo(f"{exc.code}: {exc}", err=True)
-        raise typer.Exit(3) from None
+        exits.fail_store(exc)

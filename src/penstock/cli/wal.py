@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,21 +13,20 @@ import msgspec
 import typer
 from rich.console import Console
 
-from penstock.cli import tables
+from penstock.cli import exits, tables
+from penstock.cli.owner import owner_of
 from penstock.cli.progress import reading
 from penstock.clock import SystemClock
 from penstock.core.message import to_datetime
 from penstock.errors import PenstockError
-from penstock.storage.wal.files import LOCK_NAME, DiskFiles
+from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import Repair, plan_repair
 from penstock.storage.wal.offline.survey import RecordReport, Survey, records, survey
 from penstock.storage.wal.offline.verify import Verification, total_bytes, verify
 
 __all__ = ["app"]
 
-DAMAGE = 1
-USAGE = 2
-REFUSED = 3
+DAMAGE = exits.REFUSED
 
 # A directory in use changes while it is read, and may then seem damaged.
 _LOOKS = 3
@@ -37,7 +35,7 @@ T = TypeVar("T")
 
 app = typer.Typer(
     name="wal",
-    help="Look at the write-ahead log in a data directory, check it, repair it.",
+    help="Look at, check and repair a data directory.",
     no_args_is_help=True,
 )
 
@@ -153,8 +151,7 @@ def _new_name(directory: Path) -> str:
 def _files(directory: Path) -> DiskFiles:
     files = DiskFiles(directory)
     if not any(name.endswith((".log", ".ckpt", ".pack")) for name in files.names()):
-        typer.echo(f"{directory} holds no log: name a data directory of Penstock", err=True)
-        raise typer.Exit(USAGE)
+        exits.usage(f"{directory} holds no log: name a data directory of Penstock")
     return files
 
 
@@ -163,20 +160,9 @@ def _look(directory: Path, look: Callable[[], T], is_good: Callable[[T], bool]) 
     for _ in range(_LOOKS - 1):
         with suppress(FileNotFoundError):
             found = look()
-            if is_good(found) or not _is_in_use(directory):
+            if is_good(found) or owner_of(directory) is None:
                 return found
     return look()
-
-
-def _is_in_use(directory: Path) -> bool:
-    try:
-        owner = int((directory / LOCK_NAME).read_text())
-        os.kill(owner, 0)
-    except PermissionError:
-        return True  # of another user
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _is_whole(seen: Survey) -> bool:
@@ -202,9 +188,5 @@ def _refusals() -> Iterator[None]:
     """Errors as a sentence, not as a traceback."""
     try:
         yield
-    except PenstockError as exc:
-        typer.echo(f"{exc.code}: {exc}", err=True)
-        raise typer.Exit(REFUSED) from exc
-    except OSError as exc:
-        typer.echo(f"the directory cannot be read or written: {exc}", err=True)
-        raise typer.Exit(REFUSED) from exc
+    except (PenstockError, OSError) as exc:
+        exits.fail_store(exc)

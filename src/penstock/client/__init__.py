@@ -14,6 +14,7 @@ from penstock.client.errors import (
     Unauthorized,
     Unreachable,
 )
+from penstock.client.health import Component, Health
 from penstock.client.message import DeadLetter, Delivery, Message, Published
 from penstock.client.retry import Retry
 from penstock.client.sync_client import Client
@@ -25,10 +26,12 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ClientError",
+    "Component",
     "Consumer",
     "DeadLetter",
     "Delivery",
     "Forbidden",
+    "Health",
     "Message",
     "Published",
     "Retry",

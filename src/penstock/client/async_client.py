@@ -16,6 +16,7 @@ from penstock.client import paths
 from penstock.client.coalescer import Limits
 from penstock.client.consumer import Consumer
 from penstock.client.errors import ClientClosed
+from penstock.client.health import Health, look_at
 from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
@@ -23,7 +24,7 @@ from penstock.client.settling import Settler, Target
 from penstock.client.transport import Transport, decode_answer
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.message import NewMessage
-from penstock.core.settling import Outcome
+from penstock.core.outcome import Outcome
 from penstock.core.stats import QueueStats, SubscriptionStats
 from penstock.errors import InvalidArgument
 
@@ -59,6 +60,7 @@ class AsyncClient:
     It has the methods of `penstock.Broker`, so that a program can move from an embedded queue to
     a served one. Errors are those of `penstock.errors` and `penstock.client.errors`.
 
+    - ``username`` and ``password`` go by HTTP Basic; a ``token`` takes their place.
     - Concurrent `publish` calls of one queue go in one request, and so do concurrent `ack`,
       `nack` and `extend` calls of one subscription. Each caller gets its own answer or error.
       ``linger_seconds`` is how long the first one waits for others; 0 is one turn of the loop.
@@ -80,6 +82,7 @@ class AsyncClient:
         *,
         username: str | None = None,
         password: str | None = None,
+        token: str | None = None,
         timeout_seconds: float = 30.0,
         connections: int = 100,
         linger_seconds: float = 0.0,
@@ -93,6 +96,7 @@ class AsyncClient:
             url,
             username=username,
             password=password,
+            token=token,
             timeout_seconds=timeout_seconds,
             connections=connections,
             tls=tls,
@@ -367,6 +371,12 @@ class AsyncClient:
         """Deliver messages although a subscription they wait for has not taken them."""
         path = paths.subscription_path(queue, subscription, "/release")
         await self._tell("POST", path, {"indexes": list(indexes)})
+
+    # The server itself.
+
+    async def health(self) -> Health:
+        """How the server is, in its own words. Needs no password; raises `Unreachable`."""
+        return await look_at(self._transport)
 
     # How they are sent.
 

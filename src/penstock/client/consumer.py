@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Self
 from penstock.client.errors import ServerFailed, TooManyRequests, Unreachable
 from penstock.client.leases import Leases
 from penstock.client.message import Delivery
+from penstock.core.outcome import Outcome
 from penstock.core.retry import Backoff
-from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, StorageError
 
 if TYPE_CHECKING:

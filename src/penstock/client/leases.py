@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from penstock.client.message import Delivery
-from penstock.core.settling import Outcome
+from penstock.core.outcome import Outcome
 from penstock.errors import PenstockError
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ class ClientOptions(TypedDict, total=False):
 
     username: str | None
     password: str | None
+    token: str | None
     timeout_seconds: float
     connections: int
     linger_seconds: float

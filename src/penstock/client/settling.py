@@ -12,7 +12,7 @@ from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
 from penstock.client.transport import Transport, decode_answer
 from penstock.core.message import parse_message_id
-from penstock.core.settling import Outcome
+from penstock.core.outcome import Outcome
 from penstock.errors import InvalidArgument
 
 __all__ = ["Settler", "Target"]

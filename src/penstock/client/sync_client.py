@@ -108,6 +108,8 @@ class Client:
     held = _sync(AsyncClient.held)
     release = _sync(AsyncClient.release)
 
+    health = _sync(AsyncClient.health)
+
     def _wait_for(
         self,
         method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],

@@ -7,7 +7,7 @@ import base64
 import io
 import random
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import aiohttp
@@ -43,6 +43,7 @@ class Transport:
         *,
         username: str | None,
         password: str | None,
+        token: str | None,
         timeout_seconds: float,
         connections: int,
         tls: ssl.SSLContext | None,
@@ -51,7 +52,7 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._base = _base(url)
-        self._headers = {"Authorization": _basic(username, password or "")} if username else None
+        self._headers = _credentials(username, password, token)
         self._timeout_seconds = timeout_seconds
         self._connections = connections
         self._tls = tls
@@ -69,6 +70,13 @@ class Transport:
         self._is_closed = True
         if self._session is not None:
             await self._session.close()
+
+    async def look(self, path: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Status, headers and body of one GET, whatever they are. Raises `Unreachable`."""
+        try:
+            return await self._exchange("GET", path, None, _JSON, 0.0)
+        except _Failed as exc:
+            raise exc.failure.error from exc.failure.error.__cause__
 
     async def request(
         self,
@@ -102,6 +110,15 @@ class Transport:
     async def _attempt(
         self, method: str, path: str, body: bytes | None, content_type: str, wait_seconds: float
     ) -> bytes:
+        exchanged = await self._exchange(method, path, body, content_type, wait_seconds)
+        status, headers, answer = exchanged
+        if status < 300:
+            return answer
+        raise _Failed(_failure(status, headers, answer))
+
+    async def _exchange(
+        self, method: str, path: str, body: bytes | None, content_type: str, wait_seconds: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
         session = self._open_session()
         headers = {"Content-Type": content_type} if body is not None else None
         patience = aiohttp.ClientTimeout(total=self._timeout_seconds + wait_seconds)
@@ -114,10 +131,7 @@ class Transport:
                 timeout=patience,
                 allow_redirects=False,
             ) as response:
-                answer = await response.read()
-                if response.status < 300:
-                    return answer
-                raise _Failed(_failure(response, answer))
+                return response.status, response.headers, await response.read()
         except aiohttp.ClientConnectorError as exc:
             error = Unreachable(f"no connection to {self._base}: {exc.strerror or exc}")
             error.__cause__ = exc
@@ -164,18 +178,29 @@ def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
     return io.BytesIO(body) if body is not None and len(body) > _PIECE_BYTES else body
 
 
-def _basic(username: str, password: str) -> str:
-    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+def _credentials(
+    username: str | None, password: str | None, token: str | None
+) -> dict[str, str] | None:
+    if token:
+        if username:
+            raise InvalidArgument("pass either a token or a username, not both")
+        if not (token.isascii() and token.isprintable()):
+            raise InvalidArgument("the token holds characters that no token has")
+        return {"Authorization": f"Bearer {token}"}
+    if username:
+        pair = f"{username}:{password or ''}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+    return None
 
 
-def _failure(response: aiohttp.ClientResponse, body: bytes) -> Failure:
-    error = error_of(response.status, body)
+def _failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+    error = error_of(status, body)
     is_limit = isinstance(error, TooManyRequests)
     return Failure(
         error,
-        is_transient=is_limit or response.status in _PASSING,
+        is_transient=is_limit or status in _PASSING,
         may_be_done=not is_limit,
-        retry_after_seconds=_seconds(response.headers.get("Retry-After")),
+        retry_after_seconds=_seconds(headers.get("Retry-After")),
     )
 
 

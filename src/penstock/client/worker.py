@@ -16,8 +16,8 @@ from penstock.client.consumer import Consumer
 from penstock.client.message import Delivery
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.limits import MAX_REASON_CHARACTERS
+from penstock.core.outcome import Outcome
 from penstock.core.retry import Backoff
-from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument
 
 if TYPE_CHECKING:

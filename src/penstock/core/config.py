@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from penstock.core.callback import CALLBACK_BACKOFF, Callback
 from penstock.core.retry import Backoff
 from penstock.errors import InvalidArgument
 
@@ -143,6 +144,8 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     - `max_deliveries`: a message that failed this often becomes a dead letter; None never.
     - `backoff`: the pause before a message that was nacked is delivered again.
     - `paused`: nothing is delivered.
+    - `callback`: messages are sent to a URL, or announced there. Then a `backoff` that waits not at
+      all becomes `CALLBACK_BACKOFF`, and with `ordered` the `max_in_flight` is 1.
     """
 
     filter: str | None = None
@@ -153,11 +156,18 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     max_deliveries: int | None = 5
     backoff: Backoff = msgspec.field(default_factory=Backoff)
     paused: bool = False
+    callback: Callback | None = None
 
     def __post_init__(self) -> None:
         after: object = self.after
         if isinstance(after, list):
             msgspec.structs.force_setattr(self, "after", tuple(after))
+        callback = self.callback
+        if isinstance(callback, Callback) and callback.mode == "deliver":
+            if self.backoff == Backoff():
+                msgspec.structs.force_setattr(self, "backoff", CALLBACK_BACKOFF)
+            if callback.is_serial:
+                msgspec.structs.force_setattr(self, "max_in_flight", 1)
 
     def check(self) -> None:
         """Raises `InvalidArgument`."""
@@ -165,8 +175,15 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             raise InvalidArgument(f"after is {self.after!r}: pass a list of subscriptions' names")
         if type(self.backoff) is not Backoff:
             raise InvalidArgument(f"backoff is {self.backoff!r}: pass a Backoff")
+        if self.callback is not None and type(self.callback) is not Callback:
+            raise InvalidArgument(f"callback is {self.callback!r}: pass a Callback")
         _check_types(self)
-        for name in (*self.after, self.filter, self.on_dead_parent):
+        texts = [*self.after, self.filter, self.on_dead_parent]
+        if self.callback is not None:
+            _check_types(self.callback)
+            self.callback.check()
+            texts += [self.callback.url, self.callback.mode]
+        for name in texts:
             if name is not None and type(name) is not str:
                 # It would pass for a text until it is written.
                 raise InvalidArgument(f"{name!r} is a {type(name).__name__}: use a plain str")

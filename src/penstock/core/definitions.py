@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.core import events as ev
+from penstock.core.callback import LIVE_SECRETS, check_secret
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -42,6 +43,7 @@ __all__ = [
     "delete_subscription",
     "purge_queue",
     "resolve_start",
+    "rotate_secret",
     "seek",
 ]
 
@@ -154,8 +156,12 @@ def create_subscription(
     start: int,
     matches: list[Run],
     now_ns: int,
+    secret: str | None = None,
 ) -> Subscription:
-    """``matches`` answer `backfill_range` for ``start``, which `resolve_start` gave."""
+    """``matches`` answer `backfill_range` for ``start``, which `resolve_start` gave.
+
+    ``secret`` is for its callback, if it has one.
+    """
     queue = machine.queue(queue_name)
     check_subscription(queue, name, config)
     if name in queue.subscriptions:
@@ -172,6 +178,7 @@ def create_subscription(
             start=max(start, queue.first),
             since=backfill[0] if backfill else queue.next,
             backfill=ev.flat(_missing(matches, backfill)),
+            secrets=_first_secret(config, secret),
         )
     )
     subscription = machine.subscriptions[subscription_id]
@@ -179,9 +186,22 @@ def create_subscription(
     return subscription
 
 
+def _first_secret(config: SubscriptionConfig, secret: str | None) -> list[str]:
+    if config.callback is None or secret is None:
+        return []
+    check_secret(secret)
+    return [secret]
+
+
 def alter_subscription(
-    machine: Machine, queue_name: str, name: str, changes: dict[str, Any], now_ns: int
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    changes: dict[str, Any],
+    now_ns: int,
+    secret: str | None = None,
 ) -> Subscription:
+    """``secret`` is for its callback, if it now has one and no secret yet."""
     subscription = machine.subscription(queue_name, name)
     config = _changed(subscription.config, changes)
     if config.filter != subscription.config.filter:
@@ -190,11 +210,33 @@ def alter_subscription(
             "create another subscription"
         )
     check_subscription(subscription.queue, name, config)
-    if config != subscription.config:
+    secrets = None if subscription.secrets else _first_secret(config, secret) or None
+    if config != subscription.config or secrets:
         machine.emit(
-            ev.SubscriptionAltered(at_ns=now_ns, subscription_id=subscription.id, config=config)
+            ev.SubscriptionAltered(
+                at_ns=now_ns, subscription_id=subscription.id, config=config, secrets=secrets
+            )
         )
         cascade(machine, subscription, now_ns)
+    return subscription
+
+
+def rotate_secret(
+    machine: Machine, queue_name: str, name: str, secret: str, now_ns: int
+) -> Subscription:
+    """Sign with ``secret`` from now on, and with the one before it as well."""
+    subscription = machine.subscription(queue_name, name)
+    check_secret(secret)
+    if subscription.config.callback is None:
+        raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
+    machine.emit(
+        ev.SubscriptionAltered(
+            at_ns=now_ns,
+            subscription_id=subscription.id,
+            config=subscription.config,
+            secrets=[secret, *subscription.secrets][:LIVE_SECRETS],
+        )
+    )
     return subscription
 
 

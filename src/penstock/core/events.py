@@ -90,11 +90,15 @@ class SubscriptionCreated(_Event, frozen=True, kw_only=True, tag=20):
     start: int
     since: int
     backfill: list[int] = []
+    secrets: list[str] = []
 
 
 class SubscriptionAltered(_Event, frozen=True, kw_only=True, tag=21):
+    """Without `secrets` they stay as they are."""
+
     subscription_id: int
     config: SubscriptionConfig
+    secrets: list[str] | None = None
 
 
 class SubscriptionDeleted(_Event, frozen=True, kw_only=True, tag=22):

@@ -141,6 +141,7 @@ class Machine:
             start=event.start,
             created_ns=event.at_ns,
         )
+        subscription.secrets = tuple(event.secrets)
         self.add_subscription(subscription)
 
     def add_subscription(self, subscription: Subscription) -> None:
@@ -152,6 +153,8 @@ class Machine:
     def _subscription_altered(self, event: ev.SubscriptionAltered, place: Place) -> None:
         subscription = self.subscriptions[event.subscription_id]
         subscription.config = event.config
+        if event.secrets is not None:
+            subscription.secrets = tuple(event.secrets)
         subscription.queue.link()
         if subscription.parents:
             # What a dead letter means here may have changed.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import overload
 
+import msgspec
+
 from penstock.core import events as ev
 from penstock.core.config import check_list
 from penstock.core.filters import Match, Subject
@@ -27,18 +29,13 @@ from penstock.errors import BatchTooLarge, InvalidArgument, QueueFull, ReservedQ
 __all__ = ["NewBatch", "PublishResult", "prepare", "publish"]
 
 
-class NewBatch:
+class NewBatch(msgspec.Struct):
     """Messages that were checked and encoded. `envelopes` and `heads` are None if all are plain."""
 
-    __slots__ = ("bodies", "envelopes", "heads", "size")
-
-    def __init__(
-        self, bodies: list[bytes], envelopes: list[Envelope] | None, heads: list[bytes] | None
-    ) -> None:
-        self.bodies = bodies
-        self.envelopes = envelopes
-        self.heads = heads
-        self.size = sum(map(len, bodies)) + (sum(map(len, heads)) if heads else 0)
+    bodies: list[bytes]
+    envelopes: list[Envelope] | None
+    heads: list[bytes] | None
+    size: int
 
 
 def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
@@ -49,10 +46,13 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
+    size = 0
     for message in messages:
         if type(message) is not bytes or len(message) > MAX_BODY_BYTES:
-            return _checked(_prepare_each(messages))
-    return _checked(NewBatch(list(messages), None, None))  # type: ignore[arg-type]
+            return _prepare_each(messages)
+        size += len(message)
+    _check_size(size)
+    return NewBatch(list(messages), None, None, size)  # type: ignore[arg-type]
 
 
 def _prepare_each(messages: Sequence[NewMessage | bytes]) -> NewBatch:
@@ -72,31 +72,38 @@ def _prepare_each(messages: Sequence[NewMessage | bytes]) -> NewBatch:
             )
     for body in bodies:
         check_body(body)
-    plain = all(envelope is PLAIN for envelope in envelopes)
-    heads = None if plain else [b"" if e is PLAIN else encode_envelope(e) for e in envelopes]
-    return NewBatch(bodies, None if plain else envelopes, heads)
-
-
-def _checked(batch: NewBatch) -> NewBatch:
-    if batch.size > MAX_BATCH_BYTES:
-        raise BatchTooLarge(
-            f"the batch has {batch.size} bytes, the limit is {MAX_BATCH_BYTES}: split it"
-        )
+    if all(envelope is PLAIN for envelope in envelopes):
+        batch = NewBatch(bodies, None, None, sum(map(len, bodies)))
+    else:
+        heads = [b"" if e is PLAIN else encode_envelope(e) for e in envelopes]
+        batch = NewBatch(bodies, envelopes, heads, sum(map(len, bodies)) + sum(map(len, heads)))
+    _check_size(batch.size)
     return batch
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_BATCH_BYTES:
+        raise BatchTooLarge(f"the batch has {size} bytes, the limit is {MAX_BATCH_BYTES}: split it")
 
 
 def merge(batches: Sequence[NewBatch]) -> NewBatch:
     """One batch of several, in their order."""
-    bodies = [body for batch in batches for body in batch.bodies]
-    if all(batch.heads is None for batch in batches):
-        return NewBatch(bodies, None, None)
+    bodies: list[bytes] = []
+    size = 0
+    plain = True
+    for batch in batches:
+        bodies += batch.bodies
+        size += batch.size
+        plain = plain and batch.heads is None
+    if plain:
+        return NewBatch(bodies, None, None, size)
     envelopes: list[Envelope] = []
     heads: list[bytes] = []
     for batch in batches:
         count = len(batch.bodies)
         envelopes += batch.envelopes or [PLAIN] * count
         heads += batch.heads or [b""] * count
-    return NewBatch(bodies, envelopes, heads)
+    return NewBatch(bodies, envelopes, heads, size)
 
 
 class PublishResult(Sequence[PublishedMessage]):
@@ -105,13 +112,18 @@ class PublishResult(Sequence[PublishedMessage]):
     __slots__ = ("_created_ns", "_duplicates", "_indexes", "_salt", "durability")
 
     def __init__(
-        self, indexes: Sequence[int], created_ns: int, salt: int, duplicates: dict[int, str]
+        self,
+        indexes: Sequence[int],
+        created_ns: int,
+        salt: int,
+        duplicates: dict[int, str],
+        durability: str = "memory",
     ) -> None:
         self._indexes = indexes
         self._created_ns = created_ns
         self._salt = salt
         self._duplicates = duplicates
-        self.durability = "memory"
+        self.durability = durability
 
     def __repr__(self) -> str:
         indexes = self._indexes
@@ -137,12 +149,21 @@ class PublishResult(Sequence[PublishedMessage]):
     def __iter__(self) -> Iterator[PublishedMessage]:
         return (self[at] for at in range(len(self)))
 
-    def part(self, start: int, stop: int) -> PublishResult:
-        """Of some of the messages: what one of several callers is answered."""
-        duplicates = self._duplicates
-        if duplicates:
-            duplicates = {at - start: id for at, id in duplicates.items() if start <= at < stop}
-        return PublishResult(self._indexes[start:stop], self._created_ns, self._salt, duplicates)
+    def split(self, batches: Sequence[NewBatch]) -> list[PublishResult]:
+        """What each of several callers is answered, whose batches were merged into one."""
+        indexes, created_ns, salt = self._indexes, self._created_ns, self._salt
+        parts = []
+        start = 0
+        for batch in batches:
+            stop = start + len(batch.bodies)
+            duplicates = self._duplicates
+            if duplicates:
+                duplicates = {at - start: id for at, id in duplicates.items() if start <= at < stop}
+            parts.append(
+                PublishResult(indexes[start:stop], created_ns, salt, duplicates, self.durability)
+            )
+            start = stop
+        return parts
 
     @property
     def indexes(self) -> Sequence[int]:

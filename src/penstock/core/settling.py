@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 
 from penstock.core import events as ev
 from penstock.core.config import check_list, check_seconds, check_text, check_whole
@@ -11,6 +10,7 @@ from penstock.core.dead_letters import bury_or
 from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
+from penstock.core.outcome import Outcome
 from penstock.core.receipt import Receipt
 from penstock.core.retention import end_leases
 from penstock.core.runs import runs_of
@@ -33,15 +33,6 @@ __all__ = [
 
 Target = str | Delivery
 """What is to be settled: a delivery, its receipt, or a message's id."""
-
-
-class Outcome(Enum):
-    """What became of one target of a batch."""
-
-    DONE = "done"
-    ALREADY_SETTLED = "already_settled"
-    NOT_LEASED = "not_leased"  # stale: another delivery of it was made, or its lease ended
-    NOT_FOUND = "not_found"
 
 
 def ack(
@@ -81,16 +72,17 @@ def _listed(targets: object) -> Sequence[Target]:
 def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
     """The indexes, in the usual case that every target is a live delivery of this subscription."""
     leases, own_id = subscription.leases, subscription.id
-    indexes: list[int] = []
-    for target in targets:
-        if isinstance(target, Delivery):
-            lease = leases.get(target.index)
-            if lease is None or lease[0] != target.epoch or target.subscription_id != own_id:
-                return None
-            indexes.append(target.index)
-        else:
-            return None
-    return indexes
+    try:
+        indexes = [
+            target.index
+            for target in targets
+            if type(target) is Delivery
+            and leases[target.index].epoch == target.epoch
+            and target.subscription_id == own_id
+        ]
+    except (KeyError, TypeError):  # settled already, or made up: one by one they are told apart
+        return None
+    return indexes if len(indexes) == len(targets) else None
 
 
 def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:

@@ -62,6 +62,7 @@ class SubscriptionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     counters: Counters
     last_delivery_ns: int | None
     last_ack_ns: int | None
+    secrets: tuple[str, ...] = ()
 
 
 class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -165,6 +166,7 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         counters=subscription.counters,
         last_delivery_ns=subscription.last_delivery_ns,
         last_ack_ns=subscription.last_ack_ns,
+        secrets=subscription.secrets,
     )
 
 
@@ -257,4 +259,5 @@ def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscript
     subscription.counters = shot.counters
     subscription.last_delivery_ns = shot.last_delivery_ns
     subscription.last_ack_ns = shot.last_ack_ns
+    subscription.secrets = shot.secrets
     return subscription

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.core.callback import CallbackState
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import to_datetime
-from penstock.core.queue import Queue
-from penstock.core.subscription import Subscription
+
+if TYPE_CHECKING:
+    # A client needs the forms of the answers, and not the machinery of filters behind a queue.
+    from penstock.core.queue import Queue
+    from penstock.core.subscription import Subscription
 
 __all__ = ["QueueStats", "SubscriptionStats", "queue_stats", "subscription_stats"]
 
@@ -19,7 +24,8 @@ class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
     """A subscription now, and what went through it since it was made.
 
     `ready + in_flight + delayed + parked + held` is everything unsettled. `delayed` waits for a
-    moment, `parked` for an earlier message of its group, `held` for other subscriptions.
+    moment, `parked` for an earlier message of its group, `held` for other subscriptions. `callback`
+    is there where a server calls.
     """
 
     name: str
@@ -48,6 +54,7 @@ class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
     oldest_unacked_seconds: float | None
     last_delivery_at: datetime | None
     last_ack_at: datetime | None
+    callback: CallbackState | None = None
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):

@@ -64,6 +64,7 @@ class Subscription:
         "pulled",
         "queue",
         "ready",
+        "secrets",
         "settled",
         "settled_total",
         "start",
@@ -88,6 +89,7 @@ class Subscription:
         self.queue = queue
         self.feed = feed
         self.created_ns = created_ns
+        self.secrets: tuple[str, ...] = ()  # they sign callbacks; the newest first
         self.parents: list[Subscription] = []
         self.children: list[Subscription] = []
         self.dead = Runs()  # dead-lettered here and neither replayed nor sought back
@@ -185,6 +187,14 @@ class Subscription:
     @property
     def unsettled(self) -> int:
         return self.feed.total - self.base_total - self.settled_total
+
+    @property
+    def news(self) -> int:
+        """Changes when messages come within reach: published, released by others, back again."""
+        came = self.feed.total - self.base_total
+        if self.parents:
+            came = self.opened.count
+        return came + self.counters.leases_expired + self.counters.replayed
 
     def is_settled(self, index: int) -> bool:
         """Also true of what the filter keeps out."""

@@ -12,14 +12,18 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
-from penstock.http.auth import Authenticator, Role
+from penstock.http.api import api_routes
+from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
 from penstock.http.gate import Gate, Handler, RateLimit, Route
 from penstock.http.lightq import LightQ
 from penstock.http.openapi import Documents
 from penstock.http.operations import OPERATIONS
 from penstock.http.ops import Ops
+from penstock.http.passwords import Passwords
 from penstock.http.subscribers import Subscribers
+from penstock.http.tokens import Tokens, open_key
+from penstock.http.user import Role
 from penstock.http.users import open_users
 from penstock.http.v1 import native_routes
 from penstock.settings import Settings
@@ -31,8 +35,14 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     """An ASGI application. It neither opens nor closes the broker."""
     clock = clock or SystemClock()
     registry = CollectorRegistry()
-    users = open_users(settings)
-    authenticator = Authenticator(users, monotonic=time.monotonic)
+    passwords = Passwords()
+    users = open_users(settings, passwords)
+    tokens = Tokens(
+        open_key(settings.directory), lifetime_seconds=settings.token_minutes * 60, clock=clock
+    )
+    authenticator = Authenticator(
+        users, passwords=passwords, tokens=tokens, monotonic=time.monotonic
+    )
     gate = Gate(
         authenticator=authenticator,
         limits={
@@ -50,7 +60,8 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     routes = [
         *LightQ(broker, settings).routes(),
         *native_routes(broker),
-        *Subscribers(users, authenticator).routes(),
+        *Subscribers(users).routes(),
+        *api_routes(users, authenticator, tokens),
         *Ops(broker, registry).routes(),
     ]
     routes = [_described(route) for route in routes]
@@ -91,9 +102,13 @@ def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this path")
 
     native = gate.guard(Route("*", "*", refuse, role=Role.USER, is_native=True))
+    api = gate.guard(Route("*", "*", refuse, role=Role.USER, says_success=True))
     other = gate.guard(Route("*", "*", refuse, role=Role.USER))
 
     async def fallback(request: Request) -> Response:
-        return await (native if request.path.startswith("/v1/") else other)(request)
+        path = request.path
+        if path.startswith("/v1/"):
+            return await native(request)
+        return await (api if path.startswith(("/api/", "/auth/")) else other)(request)
 
     return fallback

@@ -1,9 +1,10 @@
-"""Who asks: HTTP Basic with two roles.
+"""Who asks: a name and a password by HTTP Basic, or a token that was given for them.
 
-A check with bcrypt takes long, on purpose. So the verdict on a right password is remembered for
-some minutes under a keyed digest of the header, and costs microseconds from then on. Wrong ones are
-checked in a thread each time, a few at once and no more, and after some of them the name has to
-wait.
+A check with bcrypt takes long, on purpose. So the verdict on a right header is remembered for some
+minutes under a keyed digest of it, and costs microseconds from then on. Each time it is used the
+user is looked up again: a verdict counts only while the user exists and has the password that it
+was reached for. Wrong passwords are checked each time, in a thread, and after some of them the name
+has to wait. A name that nobody has is treated in the same way, so that nothing tells it apart.
 """
 
 from __future__ import annotations
@@ -13,157 +14,166 @@ import base64
 import binascii
 import secrets
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from enum import IntEnum
 from hashlib import blake2b
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-import bcrypt
+from penstock.http.passwords import Passwords, TooManyPasswords, hash_password
+from penstock.http.tokens import Tokens
+from penstock.http.user import Role, User
 
-__all__ = [
-    "Authenticator",
-    "Identity",
-    "Role",
-    "TooManyFailures",
-    "User",
-    "UserDirectory",
-    "hash_password",
-]
+__all__ = ["Authenticator", "Role", "UserDirectory"]
 
 REMEMBER_SECONDS = 300
 FREE_FAILURES = 5
 MAX_WAIT_SECONDS = 60
-# What LightQ's encoder uses: some 50 ms a check.
-ROUNDS = 10
-# One thread: a flood of wrong passwords takes one core at most, and none of the store's threads.
-MAX_CHECKS_WAITING = 64
 _MAX_REMEMBERED = 10_000
-_BCRYPT_BYTES = 72
 
-
-class Role(IntEnum):
-    """An admin may do all that a user may."""
-
-    USER = 1
-    ADMIN = 2
-
-
-class Identity(NamedTuple):
-    """`requests_per_second` 0 or less is no limit."""
-
-    name: str
-    role: Role
-    requests_per_second: int = 0
-
-
-class User(NamedTuple):
-    """`requests_per_second` 0 or less is no limit."""
-
-    password_hash: bytes
-    role: Role
-    requests_per_second: int = 0
+T = TypeVar("T")
 
 
 class UserDirectory(Protocol):
-    def get(self, name: str) -> User | None: ...
+    def get(self, username: str) -> User | None: ...
+
+    def by_id(self, id: str) -> User | None: ...
 
 
-class TooManyFailures(Exception):
-    """The name must wait `seconds` before another password is tried."""
+class _Verdict(NamedTuple):
+    """`until` is by the monotonic clock. `expires` is when a token does, in seconds since 1970."""
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__("too many wrong passwords")
-        self.seconds = seconds
-
-
-def hash_password(password: str) -> bytes:
-    return bcrypt.hashpw(_digestible(password), bcrypt.gensalt(ROUNDS))
-
-
-def _digestible(password: str) -> bytes:
-    # bcrypt refuses a longer one, or loses its end, and stops at a zero byte.
-    data = password.encode()
-    if len(data) <= _BCRYPT_BYTES and b"\0" not in data:
-        return data
-    return base64.b64encode(blake2b(data, digest_size=48).digest())
+    user_id: str
+    stamp: str
+    until: float
+    expires: int | None
 
 
 class Authenticator:
     """Checks Authorization headers against the users."""
 
-    def __init__(self, users: UserDirectory, *, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        users: UserDirectory,
+        *,
+        passwords: Passwords,
+        tokens: Tokens,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._users = users
+        self._passwords = passwords
+        self._tokens = tokens
         self._monotonic = monotonic
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, tuple[Identity, float]] = {}
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._known: dict[bytes, _Verdict] = {}
+        self._failures: dict[bytes, tuple[int, float]] = {}
         # Checks under way, by digest: many connections that begin at once share one.
-        self._checks: dict[bytes, asyncio.Task[Identity | None]] = {}
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="penstock-passwords")
+        self._checks: dict[bytes, asyncio.Task[User | None]] = {}
         # What an unknown name is checked against, so that it takes as long as a known one.
         self._nobody = hash_password(secrets.token_hex())
 
-    async def identify(self, header: bytes) -> Identity | None:
-        """None when the header is not right. Raises `TooManyFailures`."""
-        digest = blake2b(header, key=self._key, digest_size=16).digest()
-        known = self._known.get(digest)
-        if known is not None:
-            left = known[1] - self._monotonic()
-            if left > 0:
-                if left < REMEMBER_SECONDS / 2:
-                    # While it is used it stays: who guesses at a name cannot lock its owner out.
-                    self._remember(digest, known[0])
-                return known[0]
+    async def identify(self, header: bytes) -> User | None:
+        """None when the header is not right. Raises `TooManyPasswords`."""
+        digest = self._digest(header)
+        user = self._recall(digest)
+        if user is not None:
+            return user
+        token = _parse_token(header)
+        if token is not None:
+            return self._read(digest, token)
         credentials = _parse_basic(header)
         if credentials is None:
             return None
+        user = await self.check(*credentials)
+        if user is not None:
+            self._remember(digest, user, None)
+        return user
+
+    async def check(self, username: str, password: str) -> User | None:
+        """The user, if this is its password now. Raises `TooManyPasswords`."""
+        digest = self._digest(f"{len(username)} {username}{password}".encode())
         check = self._checks.get(digest)
         if check is None:
-            if len(self._checks) >= MAX_CHECKS_WAITING:
-                raise TooManyFailures(1)
-            check = asyncio.ensure_future(self._check(digest, *credentials))
+            check = asyncio.ensure_future(self._check(username, password))
             self._checks[digest] = check
-            check.add_done_callback(lambda _: self._checks.pop(digest, None))
+            check.add_done_callback(lambda done: self._end(digest, done))
         # One of those who wait may go away without taking the check from the others.
         return await asyncio.shield(check)
 
-    def forget(self, name: str) -> None:
-        """From now on no verdict counts that was reached on this name before."""
-        for digest, (identity, _) in list(self._known.items()):
-            if identity.name == name:
-                del self._known[digest]
+    def _end(self, digest: bytes, done: asyncio.Task[User | None]) -> None:
+        del self._checks[digest]
+        if not done.cancelled():
+            done.exception()  # looked at, in case that nobody waits any more
 
-    async def _check(self, digest: bytes, name: str, password: str) -> Identity | None:
-        now = self._monotonic()
-        _, until = self._failures.get(name, (0, 0.0))
-        if until > now:
-            raise TooManyFailures(until - now)
-        user = self._users.get(name)
+    async def _check(self, username: str, password: str) -> User | None:
+        user = self._users.get(username)
+        # Not the name itself: it may be long, and one user may have two ways to write it.
+        who = self._digest((user.id if user else username).encode())
+        left = self._failures.get(who, (0, 0.0))[1] - self._monotonic()
+        if left > 0:
+            raise TooManyPasswords("too many wrong passwords: wait before the next", left)
         expected = user.password_hash if user else self._nobody
-        is_right = await asyncio.get_running_loop().run_in_executor(
-            self._threads, bcrypt.checkpw, _digestible(password), expected
-        )
-        # The user may have been deleted while the thread was at it.
-        if is_right and user is not None and self._users.get(name) is user:
-            self._failures.pop(name, None)
-            identity = Identity(name, user.role, user.requests_per_second)
-            self._remember(digest, identity)
-            return identity
-        self._note_failure(name)
+        is_right = await self._passwords.is_right(password, expected)
+        if is_right and user is not None:
+            self._failures.pop(who, None)
+            # It may be gone, or have another password, since the thread is at it.
+            return self._current(user.id, user.stamp)
+        self._note_failure(who)
         return None
 
-    def _remember(self, digest: bytes, identity: Identity) -> None:
-        if len(self._known) >= _MAX_REMEMBERED:
-            self._known.clear()
-        self._known[digest] = (identity, self._monotonic() + REMEMBER_SECONDS)
+    def _read(self, digest: bytes, token: str) -> User | None:
+        claims = self._tokens.read(token)
+        if claims is None:
+            return None
+        user = self._current(claims.sub, claims.stamp)
+        if user is not None:
+            self._remember(digest, user, claims.exp)
+        return user
 
-    def _note_failure(self, name: str) -> None:
-        count, _ = self._failures.get(name, (0, 0.0))
+    def _recall(self, digest: bytes) -> User | None:
+        known = self._known.get(digest)
+        if known is None:
+            return None
+        left = known.until - self._monotonic()
+        user = self._current(known.user_id, known.stamp) if left > 0 else None
+        if user is None or (known.expires is not None and self._tokens.is_over(known.expires)):
+            del self._known[digest]
+            return None
+        if left < REMEMBER_SECONDS / 2:
+            # While it is used it stays: who guesses at a name cannot lock its owner out.
+            self._remember(digest, user, known.expires)
+        return user
+
+    def _current(self, id: str, stamp: str) -> User | None:
+        user = self._users.by_id(id)
+        return user if user is not None and user.stamp == stamp else None
+
+    def _remember(self, digest: bytes, user: User, expires: int | None) -> None:
+        until = self._monotonic() + REMEMBER_SECONDS
+        _put(self._known, digest, _Verdict(user.id, user.stamp, until, expires))
+
+    def _note_failure(self, who: bytes) -> None:
+        count, _ = self._failures.get(who, (0, 0.0))
         extra = count - FREE_FAILURES
         wait = min(2.0 ** min(extra, 10), MAX_WAIT_SECONDS) if extra >= 0 else 0
-        if len(self._failures) >= _MAX_REMEMBERED:
-            self._failures.clear()
-        self._failures[name] = (count + 1, self._monotonic() + wait)
+        _put(self._failures, who, (count + 1, self._monotonic() + wait))
+
+    def _digest(self, data: bytes) -> bytes:
+        return blake2b(data, key=self._key, digest_size=16).digest()
+
+
+def _put(table: dict[bytes, T], key: bytes, value: T) -> None:
+    """The one that was put there longest ago makes room."""
+    table.pop(key, None)
+    if len(table) >= _MAX_REMEMBERED:
+        del table[next(iter(table))]
+    table[key] = value
+
+
+def _parse_token(header: bytes) -> str | None:
+    """What follows `Bearer`, or all of it if it looks like a token."""
+    scheme, _, rest = header.partition(b" ")
+    token = rest.strip() if scheme.lower() == b"bearer" else header
+    if token.count(b".") != 2 or b" " in token:
+        return None
+    return token.decode("ascii") if token.isascii() else None
 
 
 def _parse_basic(header: bytes) -> tuple[str, str] | None:

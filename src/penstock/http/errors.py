@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
+from typing import Literal
 
 import msgspec
 
 from penstock import errors
 from penstock.core.message import to_datetime
 
-__all__ = ["Problem", "Refused", "error_body", "problem_body", "status_of"]
+__all__ = ["Problem", "Refusal", "Refused", "error_body", "problem_body", "status_of"]
 
 # By the nearest class in the error tree.
 _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.BatchTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.MissingExtra: HTTPStatus.NOT_ACCEPTABLE,
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
@@ -56,6 +58,14 @@ def error_body(
         "requestId": request_id,
         "code": code,
     }
+
+
+class Refusal(msgspec.Struct, kw_only=True):
+    """An error of `/api` and `/auth`. `code` is stable: programs may compare it."""
+
+    success: Literal[False] = False
+    message: str
+    code: str
 
 
 class Problem(msgspec.Struct, kw_only=True):

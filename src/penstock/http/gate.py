@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import structlog
@@ -16,17 +16,20 @@ from prometheus_client import Histogram
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
-from penstock.http.auth import Authenticator, Identity, Role, TooManyFailures
-from penstock.http.errors import Refused, error_body, problem_body, status_of
+from penstock.http.auth import Authenticator
+from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of
 from penstock.http.operation import Operation
+from penstock.http.passwords import TooManyPasswords
+from penstock.http.user import Role, User
 
-__all__ = ["Gate", "Handler", "RateLimit", "Route", "answer"]
+__all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
 
 Handler = Callable[[Request], Awaitable[Response]]
 
 _JSON = b"application/json"
 _PROBLEM = b"application/problem+json"
 _MAX_ID_CHARACTERS = 128
+_ASKER = "penstock.user"
 
 logger = structlog.get_logger("penstock.http")
 
@@ -34,7 +37,8 @@ logger = structlog.get_logger("penstock.http")
 class Route(NamedTuple):
     """`role` None is open to everybody. `limit` names the rate limit that applies, if any.
 
-    Errors are told as problems (RFC 9457) where the route `is_native`, else as LightQ does.
+    Errors are told as problems (RFC 9457) where the route `is_native`, with ``success`` false where
+    it `says_success`, else as LightQ does.
     """
 
     method: str
@@ -44,6 +48,7 @@ class Route(NamedTuple):
     limit: str | None = None
     operation: Operation | None = None
     is_native: bool = False
+    says_success: bool = False
 
 
 _encode = msgspec.json.Encoder().encode
@@ -51,6 +56,11 @@ _encode = msgspec.json.Encoder().encode
 
 def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Response:
     return Response(status, content=Content(content_type, _encode(value)))
+
+
+def asker(request: Request) -> User:
+    """Who asks, behind a route that has a role."""
+    return cast(dict[str, User], request.scope)[_ASKER]
 
 
 class RateLimit:
@@ -86,11 +96,15 @@ class Gate:
         self._authenticator = authenticator
         self._clock = clock
         self._limits = limits
-        self._user_limits: dict[Identity, RateLimit] = {}
+        self._user_limits: dict[str, tuple[int, RateLimit]] = {}
         self._seconds = seconds
 
     def guard(self, route: Route) -> Handler:
-        refuse = self._problem if route.is_native else self._refusal
+        refuse = self._error
+        if route.is_native:
+            refuse = self._problem
+        elif route.says_success:
+            refuse = self._refusal
 
         async def guarded(request: Request) -> Response:
             began = time.perf_counter()
@@ -102,6 +116,10 @@ class Gate:
                 response = refuse(status_of(exc), str(exc), exc.code, request, request_id)
                 if response.status in (429, 503):
                     response.add_header(b"Retry-After", b"1")
+            except TooManyPasswords as exc:
+                status = HTTPStatus.TOO_MANY_REQUESTS
+                response = refuse(status, str(exc), status.name.lower(), request, request_id)
+                response.add_header(b"Retry-After", str(int(exc.seconds) + 1).encode())
             except Refused as exc:
                 code = exc.status.name.lower()
                 response = refuse(exc.status, str(exc), code, request, request_id)
@@ -124,28 +142,22 @@ class Gate:
     async def _admit(self, request: Request, route: Route) -> None:
         if route.role is not None:
             header = request.get_first_header(b"authorization")
-            try:
-                identity = await self._authenticator.identify(header) if header else None
-            except TooManyFailures as exc:
-                raise Refused(
-                    HTTPStatus.TOO_MANY_REQUESTS,
-                    "too many wrong passwords: wait before the next",
-                    {b"Retry-After": str(int(exc.seconds) + 1).encode()},
-                ) from exc
-            if identity is None:
+            user = await self._authenticator.identify(header) if header else None
+            if user is None:
                 raise Refused(
                     HTTPStatus.UNAUTHORIZED,
-                    "name and password are needed, by HTTP Basic",
-                    {b"WWW-Authenticate": b'Basic realm="penstock"'},
+                    "name and password by HTTP Basic, or a valid token, are needed",
+                    {b"WWW-Authenticate": b'Basic realm="penstock", Bearer realm="penstock"'},
                 )
-            if identity.role < route.role:
+            if user.role < route.role:
                 raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
-            if identity.requests_per_second > 0 and not self._admits(identity):
+            if user.requests_per_second > 0 and not self._admits(user):
                 raise Refused(
                     HTTPStatus.TOO_MANY_REQUESTS,
-                    f"more than the allowed {identity.requests_per_second} requests a second",
+                    f"more than the allowed {user.requests_per_second} requests a second",
                     {b"Retry-After": b"1"},
                 )
+            cast(dict[str, User], request.scope)[_ASKER] = user
         if route.limit is not None and not self._limits[route.limit].admits():
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
@@ -153,11 +165,11 @@ class Gate:
                 {b"Retry-After": b"1"},
             )
 
-    def _admits(self, identity: Identity) -> bool:
-        limit = self._user_limits.get(identity)
-        if limit is None:
-            limit = RateLimit(identity.requests_per_second, self._clock)
-            self._user_limits[identity] = limit
+    def _admits(self, user: User) -> bool:
+        per_second, limit = self._user_limits.get(user.id, (0, None))
+        if limit is None or per_second != user.requests_per_second:
+            limit = RateLimit(user.requests_per_second, self._clock)
+            self._user_limits[user.id] = (user.requests_per_second, limit)
         return limit.admits()
 
     def _tell(
@@ -176,7 +188,7 @@ class Gate:
                 milliseconds=round(seconds * 1000, 2),
             )
 
-    def _refusal(
+    def _error(
         self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
     ) -> Response:
         body = error_body(
@@ -188,6 +200,11 @@ class Gate:
             now_ns=self._clock.now_ns(),
         )
         return answer(status, body)
+
+    def _refusal(
+        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+    ) -> Response:
+        return answer(status, Refusal(message=message, code=code))
 
     def _problem(
         self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str

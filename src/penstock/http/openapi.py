@@ -15,7 +15,7 @@ from blacksheep import Content, Request, Response
 
 from penstock.errors import PenstockError
 from penstock.http.docs_page import docs_page
-from penstock.http.errors import Problem, status_of
+from penstock.http.errors import Problem, Refusal, status_of
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Operation, Parameter
 
@@ -93,7 +93,10 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": schemas.components,
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "token": {"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+            },
         },
     }
 
@@ -114,7 +117,7 @@ class _Schemas:
     """Every type that an operation names becomes a component, and is referred to from then on."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        types: dict[Any, None] = {Problem: None}
+        types: dict[Any, None] = {Problem: None, Refusal: None}
         for operation in operations:
             groups = [answer.types for answer in operation.answers]
             if operation.body is not None:
@@ -146,7 +149,7 @@ def _describe(route: Route, operation: Operation, schemas: _Schemas) -> dict[str
         "summary": operation.summary,
         "description": about,
         "tags": [operation.tag],
-        "security": [] if route.role is None else [{"basic": []}],
+        "security": [] if route.role is None else [{"basic": []}, {"token": []}],
         "parameters": [_parameter(one) for one in operation.parameters],
         "responses": _responses(route, operation, schemas),
     }
@@ -187,6 +190,8 @@ def _responses(route: Route, operation: Operation, schemas: _Schemas) -> dict[st
         responses[str(answer.status)] = response
     if route.is_native:
         content = {_PROBLEM_JSON: {"schema": schemas.of(Problem)}}
+    elif route.says_success:
+        content = {JSON: {"schema": schemas.of(Refusal)}}
     else:
         content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
     for status, texts in sorted(_errors(route, operation).items()):
@@ -203,7 +208,9 @@ def _errors(route: Route, operation: Operation) -> dict[HTTPStatus, list[str]]:
     if operation.parameters and not found[HTTPStatus.BAD_REQUEST]:
         found[HTTPStatus.BAD_REQUEST].append("A parameter is not as it should be.")
     if route.role is not None:
-        found[HTTPStatus.UNAUTHORIZED].append("Name or password are missing or wrong.")
+        found[HTTPStatus.UNAUTHORIZED].append(
+            "Name and password, or the token, are missing or wrong."
+        )
         found[HTTPStatus.FORBIDDEN].append(f"The role {route.role.name} is needed.")
         found[HTTPStatus.TOO_MANY_REQUESTS].append(
             "Too many requests, or wrong passwords; `Retry-After` says how long to wait."

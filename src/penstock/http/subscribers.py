@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import msgspec
 from blacksheep import Request, Response
 
-from penstock.errors import InvalidArgument
-from penstock.http.auth import Authenticator, Role, User
+from penstock.errors import InvalidArgument, UserExists
 from penstock.http.body import read_body
 from penstock.http.gate import Route, answer
+from penstock.http.user import Role, User
 from penstock.http.users import Users
 
 __all__ = ["Subscribers"]
@@ -33,9 +33,8 @@ class NewSubscriber(
 class Subscribers:
     """Handlers, one a method and path."""
 
-    def __init__(self, users: Users, authenticator: Authenticator) -> None:
+    def __init__(self, users: Users) -> None:
         self._users = users
-        self._authenticator = authenticator
 
     def routes(self) -> list[Route]:
         path = "/admin/subscribers"
@@ -53,19 +52,26 @@ class Subscribers:
         except (msgspec.DecodeError, UnicodeError) as exc:
             # The text of the error never has the value, so no password gets out.
             raise InvalidArgument(f"the body is no subscriber: {exc}") from None
-        user = await self._users.add(new.username, new.password, Role[new.role], new.rate_limit)
-        return answer(HTTPStatus.CREATED, _subscriber(new.username, user))
+        try:
+            user = await self._users.add(
+                new.username, new.password, Role[new.role], requests_per_second=new.rate_limit
+            )
+        except UserExists as exc:
+            raise InvalidArgument(str(exc)) from exc  # as LightQ has it
+        return answer(HTTPStatus.CREATED, _subscriber(user))
 
     async def list(self, request: Request) -> Response:
-        subscribers = self._users.subscribers().items()
-        return answer(HTTPStatus.OK, [_subscriber(name, user) for name, user in subscribers])
+        return answer(HTTPStatus.OK, [_subscriber(user) for user in self._users.stored()])
 
     async def remove(self, request: Request) -> Response:
         name = (request.route_values or {}).get("username") or ""
         await self._users.remove(name)
-        self._authenticator.forget(name)
         return Response(HTTPStatus.NO_CONTENT)
 
 
-def _subscriber(name: str, user: User) -> dict[str, object]:
-    return {"username": name, "role": user.role.name, "rateLimit": user.requests_per_second}
+def _subscriber(user: User) -> dict[str, object]:
+    return {
+        "username": user.username,
+        "role": user.role.name,
+        "rateLimit": user.requests_per_second,
+    }

@@ -1,152 +1,227 @@
-"""The users: the two that the settings name, and the subscribers, who are kept in a file."""
+"""All users: the two that the settings name, and those that were added."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal
+import re
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
-from penstock.errors import CorruptLog, InvalidArgument, NewerFormat, NotFound, StorageError
-from penstock.http.auth import Role, User, hash_password
+from penstock.errors import InvalidArgument, InvalidName, UserExists, UserNotFound
+from penstock.http.passwords import Passwords, hash_password, is_password
+from penstock.http.user import Role, User, new_id, new_stamp
+from penstock.http.user_file import FILE_NAME, UserFile, UserRecords
 from penstock.settings import Settings
 
 __all__ = ["Users", "open_users"]
 
-FILE_NAME = "users.json"
-# Raise it when an older release could misread the file, and let `_read` understand both.
-VERSION = 1
-
-
-class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    username: str
-    password_hash: str
-    role: Literal["USER", "ADMIN"]
-    requests_per_second: int = 0
-
-
-class _File(msgspec.Struct, frozen=True, kw_only=True):
-    version: int
-    users: list[_Entry]
+_EMAIL = re.compile(r"[^@\s:]{1,64}@[^@\s:]{1,189}")
 
 
 class Users:
-    """Looked up by name. A change is on the disk before it is answered, or has not happened."""
+    """Looked up by name and by id. A change is on the disk before it counts, or has not happened.
 
-    def __init__(self, fixed: Mapping[str, User], path: Path | None) -> None:
-        """``fixed`` are those of the settings. Without a path, subscribers live in memory only.
+    Of two users of one name, one of the settings and one that was added, the former is meant.
+    """
 
-        Raises `CorruptLog`, `NewerFormat` or `StorageError` when the file cannot be read.
-        """
-        self._fixed = dict(fixed)
-        self._path = path
-        self._subscribers = _read(path) if path is not None else {}
+    def __init__(self, file: UserFile, passwords: Passwords, records: UserRecords) -> None:
+        """``records`` are what the file holds."""
+        self._file = file
+        self._passwords = passwords
         self._changing = asyncio.Lock()
+        self._take(records)
 
-    def get(self, name: str) -> User | None:
-        return self._fixed.get(name) or self._subscribers.get(name)
+    def get(self, username: str) -> User | None:
+        return self._by_name.get(_key(username))
 
-    def subscribers(self) -> dict[str, User]:
-        """By name, sorted."""
-        return dict(sorted(self._subscribers.items()))
+    def by_id(self, id: str) -> User | None:
+        return self._by_id.get(id)
 
-    async def add(self, name: str, password: str, role: Role, requests_per_second: int) -> User:
-        """Raises `InvalidName`, or `InvalidArgument` when the name is taken."""
-        check_name(name, "user")
-        self._check_free(name)
-        hashed = await asyncio.to_thread(hash_password, password)
-        user = User(hashed, role, requests_per_second)
-        async with self._changing:
-            self._check_free(name)  # somebody may have been faster
-            await self._replace(self._subscribers | {name: user})
+    def find(self, id_or_name: str) -> User:
+        """Raises `UserNotFound`."""
+        user = self.by_id(id_or_name) or self.get(id_or_name)
+        if user is None:
+            raise UserNotFound(f"there is no user {id_or_name!r}: use an id, an e-mail or a name")
         return user
 
-    async def remove(self, name: str) -> None:
-        """Raises `NotFound`, or `InvalidArgument` for a user of the settings."""
+    def all(self) -> list[User]:
+        return list(self._by_id.values())
+
+    def stored(self) -> list[User]:
+        """Those that were added, by name."""
+        return sorted(self._records.stored, key=lambda user: user.username)
+
+    async def add(
+        self,
+        username: str,
+        password: str,
+        role: Role,
+        *,
+        requests_per_second: int = 0,
+        name: str | None = None,
+        permit: Callable[[], None] = lambda: None,
+    ) -> User:
+        """``permit`` raises if the user may not be added; it is asked when nothing can change.
+
+        Raises `InvalidName`, `UserExists` or `TooManyPasswords`.
+        """
+        username = _checked(username)
+        permit()
+        self._check_free(username)
+        user = User(
+            id=new_id(),
+            username=username,
+            password_hash=await self._passwords.hash(password),
+            stamp=new_stamp(),
+            role=role,
+            requests_per_second=requests_per_second,
+            name=name,
+        )
         async with self._changing:
-            if name in self._fixed:
-                raise InvalidArgument(f"{name!r} comes from the settings: change it there")
-            if name not in self._subscribers:
-                raise NotFound(f"there is no subscriber {name!r}")
-            left = {other: user for other, user in self._subscribers.items() if other != name}
-            await self._replace(left)
+            permit()
+            self._check_free(username)  # somebody may have been faster
+            await self._replace(stored=(*self._records.stored, user))
+        return user
 
-    def _check_free(self, name: str) -> None:
-        if self.get(name) is not None:
-            raise InvalidArgument(f"there is a user {name!r} already: choose another name")
+    async def remove(self, username: str) -> User:
+        """Nobody waits for it any more.
 
-    async def _replace(self, subscribers: dict[str, User]) -> None:
-        if self._path is not None:
-            try:
-                await asyncio.to_thread(_write, self._path, _encode(subscribers))
-            except OSError as exc:
-                raise StorageError(f"{self._path} cannot be written: {exc.strerror}") from exc
-        self._subscribers = subscribers
+        Raises `UserNotFound`, or `InvalidArgument` for a user of the settings.
+        """
+        async with self._changing:
+            user = self._changeable(username)
+            others = [one for one in self._records.stored if one is not user]
+            await self._replace(
+                stored=[_without(one, user.id) for one in others],
+                configured=[_without(one, user.id) for one in self._records.configured],
+            )
+        return user
+
+    async def set_password(self, user: User, password: str) -> User:
+        """Whatever the old one granted is void from then on.
+
+        Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
+        """
+        self._changeable(user.username)
+        hashed = await self._passwords.hash(password)
+        async with self._changing:
+            current = self._changeable(user.username)
+            if current.stamp != user.stamp:
+                raise UserNotFound(f"{user.username!r} has been changed by somebody else meanwhile")
+            changed = msgspec.structs.replace(current, password_hash=hashed, stamp=new_stamp())
+            await self._put(changed)
+        return changed
+
+    async def wait_for(self, user: User, others: Sequence[User]) -> User:
+        """From now on ``user`` gets a message after ``others`` (and those it had) have taken it.
+
+        Raises `InvalidDependency` for a cycle, and says it, or `UserNotFound`.
+        """
+        async with self._changing:
+            current = self.find(user.id)
+            added = dict.fromkeys(self.find(one.id).id for one in others)
+            after = tuple(dict.fromkeys([*current.after, *added]))
+            self._check_order(current, after)
+            changed = msgspec.structs.replace(current, after=after)
+            if changed != current:
+                await self._put(changed)
+        return changed
+
+    def _check_order(self, user: User, after: Iterable[str]) -> None:
+        def names(ids: Iterable[str]) -> list[str]:
+            return [found.username for id in ids if (found := self.by_id(id)) is not None]
+
+        graph = {one.username: names(one.after) for one in self.all()}
+        check_dependencies(user.username, names(after), graph)
+
+    def _check_free(self, username: str) -> None:
+        if self.get(username) is not None:
+            raise UserExists(f"there is a user {username!r} already: choose another name")
+
+    def _changeable(self, username: str) -> User:
+        user = self.get(username)
+        if user is None:
+            raise UserNotFound(f"there is no user {username!r}")
+        if user in self._records.configured:
+            raise InvalidArgument(f"{username!r} comes from the settings: change it there")
+        return user
+
+    async def _put(self, user: User) -> None:
+        def put(users: Iterable[User]) -> list[User]:
+            return [user if one.id == user.id else one for one in users]
+
+        await self._replace(put(self._records.stored), put(self._records.configured))
+
+    async def _replace(
+        self, stored: Iterable[User], configured: Iterable[User] | None = None
+    ) -> None:
+        records = UserRecords(
+            stored=tuple(stored),
+            configured=self._records.configured if configured is None else tuple(configured),
+        )
+        await asyncio.to_thread(self._file.write, records)
+        self._take(records)
+
+    def _take(self, records: UserRecords) -> None:
+        users = (*records.stored, *records.configured)
+        self._records = records
+        self._by_name = {_key(user.username): user for user in users}
+        self._by_id = {user.id: user for user in self._by_name.values()}
 
 
-def open_users(settings: Settings) -> Users:
-    """The users of a server; subscribers are in its data directory, if it has one."""
-    fixed = {
-        settings.user_username: User(hash_password(settings.user_password), Role.USER),
-        settings.admin_username: User(hash_password(settings.admin_password), Role.ADMIN),
-    }
+def open_users(settings: Settings, passwords: Passwords) -> Users:
+    """The users of a server; they are in its data directory, if it has one.
+
+    Raises `CorruptLog`, `NewerFormat` or `StorageError`.
+    """
     directory = settings.directory
-    return Users(fixed, directory / FILE_NAME if directory is not None else None)
+    file = UserFile(directory / FILE_NAME if directory is not None else None)
+    known = file.read()
+    configured = (
+        _configured(settings.user_username, settings.user_password, Role.USER, known),
+        _configured(settings.admin_username, settings.admin_password, Role.ADMIN, known),
+    )
+    records = UserRecords(stored=known.stored, configured=configured)
+    if records != known:
+        file.write(records)
+    return Users(file, passwords, records)
 
 
-def _read(path: Path) -> dict[str, User]:
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        return {}
-    except OSError as exc:
-        raise StorageError(f"{path} cannot be read: {exc.strerror}") from exc
-    try:
-        file = msgspec.json.decode(content, type=_File)
-    except msgspec.DecodeError as exc:
-        raise CorruptLog(
-            f"{path} is damaged ({exc}): restore it, or remove it and add the subscribers again",
-            file=str(path),
-        ) from exc
-    if file.version > VERSION:
-        raise NewerFormat(f"{path} has version {file.version}, known is {VERSION}: upgrade")
-    return {
-        entry.username: User(
-            entry.password_hash.encode(), Role[entry.role], entry.requests_per_second
-        )
-        for entry in file.users
-    }
+def _configured(username: str, password: str, role: Role, known: UserRecords) -> User:
+    """As it was at the last start, unless its password is another one now."""
+    for user in known.configured:
+        if user.username == username and user.role is role:
+            if is_password(password, user.password_hash):
+                return user
+            hashed = hash_password(password)
+            return msgspec.structs.replace(user, password_hash=hashed, stamp=new_stamp())
+    return User(
+        id=new_id(),
+        username=username,
+        password_hash=hash_password(password),
+        stamp=new_stamp(),
+        role=role,
+    )
 
 
-def _encode(subscribers: Mapping[str, User]) -> bytes:
-    entries = [
-        _Entry(
-            username=name,
-            password_hash=user.password_hash.decode(),
-            role="ADMIN" if user.role is Role.ADMIN else "USER",
-            requests_per_second=user.requests_per_second,
-        )
-        for name, user in sorted(subscribers.items())
-    ]
-    return msgspec.json.format(msgspec.json.encode(_File(version=VERSION, users=entries)))
+def _without(user: User, id: str) -> User:
+    if id not in user.after:
+        return user
+    return msgspec.structs.replace(user, after=tuple(one for one in user.after if one != id))
 
 
-def _write(path: Path, content: bytes) -> None:
-    """All of it or nothing, readable by the owner alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".json.new")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+def _key(username: str) -> str:
+    """How it is written does not matter for an e-mail address."""
+    return username.casefold() if "@" in username else username
+
+
+def _checked(username: str) -> str:
+    """A name or an e-mail address. Raises `InvalidName`."""
+    if "@" not in username:
+        return check_name(username, "user")
+    if not _EMAIL.fullmatch(username) or not username.isprintable():
+        raise InvalidName(f"{username[:260]!r} is no e-mail address")
+    return _key(username)

@@ -20,7 +20,7 @@ from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
 
-__all__ = ["Job", "Progress", "compact", "connection_options", "run"]
+__all__ = ["Job", "Progress", "compact", "run"]
 
 # A directory is compacted once it has so many files that can be.
 _MANY_FILES = 32
@@ -59,13 +59,6 @@ class Progress:
         self.batches += 1
         self.batch_seconds = batch.seconds
         self.rows_per_second = batch.rows / batch.seconds if batch.seconds else 0.0
-
-
-def connection_options(
-    url: str, *, username: str | None, password: str | None, token: str | None
-) -> dict[str, str]:
-    given = {"url": url, "username": username, "password": password, "token": token}
-    return {name: value for name, value in given.items() if value}
 
 
 def run(

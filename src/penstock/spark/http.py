@@ -117,7 +117,7 @@ class Server:
         host = self._parts.hostname or ""
         patience = self._options.timeout_seconds or None
         if self._parts.scheme == "https":
-            context = ssl.create_default_context()
+            context = ssl.create_default_context(cafile=self._options.ca_file)
             return http.client.HTTPSConnection(
                 host, self._parts.port, timeout=patience, context=context
             )

@@ -16,7 +16,15 @@ __all__ = ["Connection", "ReadOptions", "WriteOptions", "read_options", "write_o
 
 Use = Literal["batch", "stream", "schema"]
 
-_CONNECTION = ("url", "username", "password", "token", "timeoutSeconds", "retrySeconds")
+_CONNECTION = (
+    "url",
+    "username",
+    "password",
+    "token",
+    "caFile",
+    "timeoutSeconds",
+    "retrySeconds",
+)
 _READ = (
     *_CONNECTION,
     "subscribe",
@@ -45,6 +53,7 @@ class Connection:
     username: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
     timeout_seconds: float = 30.0
     retry_seconds: float = 60.0
 
@@ -225,6 +234,7 @@ class _Given:
             username=username,
             password=self.text("password") or None,
             token=token,
+            ca_file=self.text("caFile") or None,
             timeout_seconds=self.seconds("timeoutSeconds", 30.0),
             retry_seconds=self.seconds("retrySeconds", 60.0),
         )

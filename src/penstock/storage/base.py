@@ -7,17 +7,19 @@ changed that a later call could see, except where it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
 
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
+from penstock.storage.block import Chunk
 
 __all__ = [
     "Ack",
@@ -33,6 +35,7 @@ __all__ = [
     "Extend",
     "Nack",
     "PurgeQueue",
+    "RotateSecret",
     "Seek",
     "Settlement",
     "Store",
@@ -70,16 +73,30 @@ class PurgeQueue(_Value, frozen=True, kw_only=True):
 
 
 class CreateSubscription(_Value, frozen=True, kw_only=True):
+    """`secret` is the first one of its callback, if it has one."""
+
     queue: str
     subscription: str
     config: SubscriptionConfig = msgspec.field(default_factory=SubscriptionConfig)
     start: str | int | datetime = "latest"
+    secret: str | None = None
 
 
 class AlterSubscription(_Value, frozen=True, kw_only=True):
+    """`secret` is for its callback, if it now has one and no secret yet."""
+
     queue: str
     subscription: str
     changes: dict[str, Any]
+    secret: str | None = None
+
+
+class RotateSecret(_Value, frozen=True, kw_only=True):
+    """Callbacks are signed with `secret` from now on, and with the one before it as well."""
+
+    queue: str
+    subscription: str
+    secret: str
 
 
 class DeleteSubscription(_Value, frozen=True, kw_only=True):
@@ -103,6 +120,7 @@ Change = (
     | CreateSubscription
     | AlterSubscription
     | DeleteSubscription
+    | RotateSecret
     | Seek
 )
 
@@ -154,8 +172,11 @@ class Store(Protocol):
         """Create, alter or delete a queue or subscription, purge, seek. All or nothing."""
         ...
 
-    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`."""
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`.
+
+        Not a coroutine of its own: on the busiest path of all a backend may answer with a future.
+        """
         ...
 
     async def receive(
@@ -190,6 +211,14 @@ class Store(Protocol):
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
         """Messages by index, without touching anybody's progress. Skips what is gone."""
+        ...
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        """As `read`, but in bulk, for those who read very many: a part of ``[start, stop)``.
+
+        It holds one message at least if there is one, and ends with the publish that reaches
+        ``most_bytes``. The event loop is not held up, however much that is.
+        """
         ...
 
     async def view(
@@ -232,6 +261,20 @@ class Store(Protocol):
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
         """Sleep until something may be deliverable. False when the time was up first."""
+        ...
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> int:
+        """Sleep until messages came within reach of the subscription, new ones or again.
+
+        Gives a number that stands for all that came so far: the next call's `seen`. The same one
+        when the time was up first; 0 has seen nothing.
+        """
+        ...
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        """The subscriptions that have a callback, with their secrets."""
         ...
 
     async def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -17,6 +17,7 @@ from penstock.core import (
     retention,
     settling,
 )
+from penstock.core.callback import CallbackTarget
 from penstock.core.events import Event
 from penstock.core.filters import Filter, Match, compile_filter
 from penstock.core.machine import Machine, Place
@@ -37,6 +38,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.storage import base
+from penstock.storage.block import Chunk
 from penstock.storage.gathering import Gathering
 from penstock.storage.reader import MessageReader, MessageSource
 from penstock.storage.waiters import Waiters
@@ -150,7 +152,16 @@ class EmbeddedStore:
                 await self._create_subscription(change)
             case base.AlterSubscription():
                 definitions.alter_subscription(
-                    machine, change.queue, change.subscription, change.changes, now_ns
+                    machine,
+                    change.queue,
+                    change.subscription,
+                    change.changes,
+                    now_ns,
+                    change.secret,
+                )
+            case base.RotateSecret():
+                definitions.rotate_secret(
+                    machine, change.queue, change.subscription, change.secret, now_ns
                 )
             case base.DeleteSubscription():
                 reader = machine.subscription(change.queue, change.subscription)
@@ -178,6 +189,7 @@ class EmbeddedStore:
             start,
             matches,
             self._now(),
+            change.secret,
         )
 
     async def _seek(self, change: base.Seek) -> None:
@@ -230,13 +242,16 @@ class EmbeddedStore:
 
     # Messages.
 
-    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        if self._journal.has_room(self._gathering.size + batch.size):
+            return self._gathering.add(queue, batch)
+        return self._publish_when_there_is_room(queue, batch)
+
+    async def _publish_when_there_is_room(self, queue: str, batch: NewBatch) -> PublishResult:
         while not self._journal.has_room(self._gathering.size + batch.size):
             # Others may take what there is while this one waits, so it looks again.
             await self._journal.make_room(self._gathering.size + batch.size)
-        result = await self._gathering.add(queue, batch)
-        result.durability = self._journal.durability
-        return result
+        return await self._gathering.add(queue, batch)
 
     def _on_published(self, queue: str, count: int) -> None:
         found = self.machine.queues[queue]
@@ -314,6 +329,13 @@ class EmbeddedStore:
         found = self.machine.queue(queue)
         start = max(start, found.first)
         return await self._read(found, [(start, min(start + limit, found.next))])
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        self._now()
+        found = self.machine.queue(queue)
+        with suppress(StorageFailed):
+            await self._commit()
+        return await self._reader.scan(found, start, stop, most_bytes)
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
@@ -400,6 +422,27 @@ class EmbeddedStore:
         now_ns = self._now()
         reader = self.machine.subscription(queue, subscription)
         return await self._waiters.wait(reader, timeout_seconds, now_ns)
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> int:
+        self._now()
+        reader = self.machine.subscription(queue, subscription)
+        return await self._waiters.wait_news(reader, seen, timeout_seconds)
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        self._now()
+        return [
+            CallbackTarget(
+                queue=reader.queue.name,
+                subscription=reader.name,
+                callback=reader.config.callback,
+                backoff=reader.config.backoff,
+                secrets=reader.secrets,
+            )
+            for reader in self.machine.subscriptions.values()
+            if reader.config.callback is not None
+        ]
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from copy import copy
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
@@ -20,15 +20,28 @@ __all__ = ["Committing", "Gathering"]
 
 
 class Committing(Protocol):
+    @property
+    def durability(self) -> str: ...
+
     def submit(self) -> asyncio.Future[None] | None:
         """Done when all that was appended is committed; None when it is so already."""
         ...
 
 
-class _Call(NamedTuple):
-    queue: str
-    batch: NewBatch
-    answer: asyncio.Future[PublishResult]
+class _Group:
+    """Calls for one queue that fit into one batch, in the order they came."""
+
+    __slots__ = ("answers", "batches", "count", "queue", "size")
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.batches: list[NewBatch] = []
+        self.answers: list[asyncio.Future[PublishResult]] = []
+        self.count = 0
+        self.size = 0
+
+
+_Answered = list[tuple[asyncio.Future[PublishResult], PublishResult]]
 
 
 class Gathering:
@@ -47,27 +60,41 @@ class Gathering:
         self._now_ns = now_ns
         self._on_published = on_published
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._calls: list[_Call] = []
+        self._groups: list[_Group] = []
+        self._open: dict[str, _Group] = {}  # the last group of each queue
         self.size = 0  # bytes that have gathered
 
     def add(self, queue: str, batch: NewBatch) -> asyncio.Future[PublishResult]:
-        hash(queue)  # one that cannot be a name must fail here, not among the others
         if self._loop is None:
             # Asked once: it costs a system call.
             self._loop = asyncio.get_running_loop()
+        # One that cannot be a name fails here, and not among the others.
+        group = self._open.get(queue)
+        count, size = len(batch.bodies), batch.size
+        if (
+            group is None
+            or group.count + count > MAX_BATCH_MESSAGES
+            or group.size + size > MAX_BATCH_BYTES
+        ):
+            if not self._groups:
+                self._loop.call_soon(self.flush)
+            group = self._open[queue] = _Group(queue)
+            self._groups.append(group)
         answer: asyncio.Future[PublishResult] = self._loop.create_future()
-        if not self._calls:
-            self._loop.call_soon(self.flush)
-        self._calls.append(_Call(queue, batch, answer))
-        self.size += batch.size
+        group.batches.append(batch)
+        group.answers.append(answer)
+        group.count += count
+        group.size += size
+        self.size += size
         return answer
 
     def flush(self) -> None:
         """Publish what has gathered. Every caller is answered, whatever happens to the others."""
-        calls, self._calls = self._calls, []
+        groups, self._groups = self._groups, []
+        self._open.clear()
         self.size = 0
-        answered: list[tuple[_Call, PublishResult]] = []
-        for group in _groups(calls):
+        answered: _Answered = []
+        for group in groups:
             answered += self._publish(group)
         if not answered:
             return
@@ -81,62 +108,36 @@ class Gathering:
         else:
             committed.add_done_callback(lambda done: _settle(answered, done))
 
-    def _publish(self, calls: list[_Call]) -> list[tuple[_Call, PublishResult]]:
+    def _publish(self, group: _Group) -> _Answered:
         """Those that were accepted; the others have been told."""
+        batches, answers = group.batches, group.answers
         try:
             now_ns = self._now_ns()
-            queue = self._machine.queue(calls[0].queue)
-            config = queue.config
-            if len(calls) > 1 and config.max_messages is None and config.max_bytes is None:
-                batch = merge([call.batch for call in calls])
-                result = publish(self._machine, queue.name, batch, now_ns)
-                self._on_published(queue.name, len(result))
-                return _shares(calls, result)
+            config = self._machine.queue(group.queue).config
+            if len(batches) > 1 and config.max_messages is None and config.max_bytes is None:
+                result = self._accept(group.queue, merge(batches), now_ns)
+                return list(zip(answers, result.split(batches), strict=True))
         except Exception as exc:
-            for call in calls:
-                _reject(call.answer, exc)
+            for answer in answers:
+                _reject(answer, exc)
             return []
         # A bound is each caller's own: one may still fit where another does not.
         accepted = []
-        for call in calls:
+        for batch, answer in zip(batches, answers, strict=True):
             try:
-                result = publish(self._machine, call.queue, call.batch, now_ns)
+                accepted.append((answer, self._accept(group.queue, batch, now_ns)))
             except Exception as exc:
-                _reject(call.answer, exc)
-            else:
-                self._on_published(call.queue, len(result))
-                accepted.append((call, result))
+                _reject(answer, exc)
         return accepted
 
-
-def _groups(calls: list[_Call]) -> list[list[_Call]]:
-    """Calls for one queue that fit into a batch, in the order they came."""
-    if len(calls) == 1:
-        return [calls]
-    groups: list[list[_Call]] = []
-    open_groups: dict[str, tuple[list[_Call], int, int]] = {}
-    for call in calls:
-        count, size = len(call.batch.bodies), call.batch.size
-        group, messages, total = open_groups.get(call.queue, ([], 0, 0))
-        if not group or messages + count > MAX_BATCH_MESSAGES or total + size > MAX_BATCH_BYTES:
-            group, messages, total = [], 0, 0
-            groups.append(group)
-        group.append(call)
-        open_groups[call.queue] = (group, messages + count, total + size)
-    return groups
+    def _accept(self, queue: str, batch: NewBatch, now_ns: int) -> PublishResult:
+        result = publish(self._machine, queue, batch, now_ns)
+        result.durability = self._journal.durability
+        self._on_published(queue, len(result))
+        return result
 
 
-def _shares(calls: list[_Call], result: PublishResult) -> list[tuple[_Call, PublishResult]]:
-    shares = []
-    start = 0
-    for call in calls:
-        stop = start + len(call.batch.bodies)
-        shares.append((call, result.part(start, stop)))
-        start = stop
-    return shares
-
-
-def _settle(answered: list[tuple[_Call, PublishResult]], done: asyncio.Future[None]) -> None:
+def _settle(answered: _Answered, done: asyncio.Future[None]) -> None:
     error = done.exception()
     if error is None:
         _answer(answered)
@@ -144,15 +145,15 @@ def _settle(answered: list[tuple[_Call, PublishResult]], done: asyncio.Future[No
         _refuse(answered, error)
 
 
-def _answer(answered: list[tuple[_Call, PublishResult]]) -> None:
-    for call, result in answered:
-        if not call.answer.done():
-            call.answer.set_result(result)
+def _answer(answered: _Answered) -> None:
+    for answer, result in answered:
+        if not answer.done():
+            answer.set_result(result)
 
 
-def _refuse(answered: list[tuple[_Call, PublishResult]], error: BaseException) -> None:
-    for call, _ in answered:
-        _reject(call.answer, error)
+def _refuse(answered: _Answered, error: BaseException) -> None:
+    for answer, _ in answered:
+        _reject(answer, error)
 
 
 def _reject(answer: asyncio.Future[PublishResult], error: BaseException) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import NamedTuple, Protocol
 
 from penstock.core.delivery import Handout
@@ -10,9 +11,14 @@ from penstock.core.machine import Place
 from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
+from penstock.core.timeline import Places
 from penstock.errors import CorruptLog
+from penstock.storage.block import Block, Chunk, message_block
 
 __all__ = ["MessageReader", "MessageSource"]
+
+# How many dead letters are read at a time: each leads to a message elsewhere.
+_LETTERS = 100
 
 
 class MessageSource(Protocol):
@@ -29,6 +35,13 @@ class MessageSource(Protocol):
 
     async def load(self, place: Place) -> Event | None:
         """None when it was never stored, because the storage failed."""
+        ...
+
+    async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
+        """Whole publishes of a queue; those that were never stored, or hold nothing, are left out.
+
+        Nothing of it blocks the event loop.
+        """
         ...
 
 
@@ -64,6 +77,28 @@ class MessageReader:
         """None when any part of it takes I/O."""
         pieces = self._pieces_nowait(queue, runs)
         return None if pieces is None else _messages(queue, pieces)
+
+    async def scan(self, queue: Queue, start: int, stop: int, most_bytes: int) -> Chunk:
+        """Some of the messages ``[start, stop)``, and where to go on."""
+        start, stop = max(start, queue.first), min(stop, queue.next)
+        salt = _salt(queue)
+        if start >= stop:
+            return Chunk([], stop, salt)
+        if queue.source is not None:
+            stop = min(stop, start + _LETTERS)
+            letters = await self.read(queue, [(start, stop)])
+            return Chunk([message_block(letter) for letter in letters], stop, salt)
+        places = queue.timeline.places(start, stop, most_bytes)
+        moves = self._source.moves
+        try:
+            whole = await self._source.load_blocks(queue.id, places)
+        except CorruptLog:
+            # No damage if it was moved or removed while it was being read.
+            if moves == self._source.moves and queue.first <= start:
+                raise
+            return await self.scan(queue, start, stop, most_bytes)
+        parts = [block.within(start, places.stop) for block in whole]
+        return Chunk([part for part in parts if part is not None], places.stop, salt)
 
     async def deliver(self, handout: Handout) -> list[Delivery]:
         queue = handout.subscription.queue
@@ -166,27 +201,31 @@ def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Del
     epoch, deadline_ns, counts = handout.epoch, handout.deadline_ns, handout.counts
     deliveries: list[Delivery] = []
     for piece in pieces:
-        event = piece.published
-        first, bodies, envelopes = event.first, event.bodies, event.envelopes
-        created_ns, letter = piece.created_ns, piece.letter
+        event, letter = piece.published, piece.letter
+        within = slice(piece.start - event.first, piece.stop - event.first)
+        created_ns = piece.created_ns
         dead_letter = _dead_letter(queue, letter)
-        for at in range(piece.start, piece.stop):
-            index = letter.letter_index if letter else at
-            deliveries.append(
-                Delivery(
-                    queue=name,
-                    index=index,
-                    created_at_ns=created_ns,
-                    salt=salt,
-                    body=bodies[at - first],
-                    envelope=PLAIN if envelopes is None else envelopes[at - first],
-                    dead_letter=dead_letter,
-                    subscription_id=subscription_id,
-                    epoch=epoch,
-                    deliveries=counts.get(index, 1),
-                    deadline_ns=deadline_ns,
-                )
+        deliveries += [
+            Delivery(
+                queue=name,
+                index=index,
+                created_at_ns=created_ns,
+                salt=salt,
+                body=body,
+                envelope=envelope,
+                dead_letter=dead_letter,
+                subscription_id=subscription_id,
+                epoch=epoch,
+                deliveries=counts.get(index, 1) if counts else 1,
+                deadline_ns=deadline_ns,
             )
+            for index, body, envelope in zip(
+                (letter.letter_index,) if letter else range(piece.start, piece.stop),
+                event.bodies[within],
+                repeat(PLAIN) if event.envelopes is None else event.envelopes[within],
+                strict=False,  # the shared envelope repeats without end
+            )
+        ]
     return deliveries
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
+from typing import NamedTuple
 
 from penstock.core.limits import NANOSECONDS
 from penstock.core.queue import Queue
@@ -35,11 +37,24 @@ class _Line:
                     count -= 1
 
 
+class _Watcher(NamedTuple):
+    """Who waits for more than it has seen, whether or not there is something already."""
+
+    reader: Subscription
+    seen: int
+    waiter: asyncio.Future[None]
+
+    def wake(self) -> None:
+        if not self.waiter.done():
+            self.waiter.set_result(None)
+
+
 class Waiters:
     """Lines of futures, one line a subscription. A subscription nobody waits on has none."""
 
     def __init__(self) -> None:
         self._lines: dict[int, dict[int, _Line]] = {}  # by the ids of queue and subscription
+        self._watchers: dict[int, list[_Watcher]] = {}  # by the id of the queue
 
     async def wait(self, reader: Subscription, timeout_seconds: float, now_ns: int) -> bool:
         """Until something may be deliverable; False when the time was up first."""
@@ -69,6 +84,23 @@ class Waiters:
             self._leave(line, waiter)
         return True
 
+    async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> int:
+        """Until `Subscription.news` is another number than ``seen``; gives that number."""
+        if reader.news == seen:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            watcher = _Watcher(reader, seen, waiter)
+            watchers = self._watchers.setdefault(reader.queue.id, [])
+            watchers.append(watcher)
+            try:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(timeout_seconds):
+                        await waiter
+            finally:
+                watchers.remove(watcher)
+                if not watchers:
+                    self._watchers.pop(reader.queue.id, None)
+        return reader.news
+
     def _line(self, reader: Subscription) -> _Line:
         lines = self._lines.setdefault(reader.queue.id, {})
         line = lines.get(reader.id)
@@ -96,6 +128,10 @@ class Waiters:
         Only messages from the index ``since`` on are news. It costs a glance at each subscription
         that somebody waits on, and more only where there is something unsettled among the news.
         """
+        if self._watchers:
+            for watcher in self._watchers.get(queue.id, ()):
+                if watcher.reader.news != watcher.seen:
+                    watcher.wake()
         if not self._lines:
             return
         for line in self._lines.get(queue.id, {}).values():
@@ -109,6 +145,8 @@ class Waiters:
         """Whether or not there is anything: the queue or the store is going away."""
         for line in self._lines.pop(queue.id, {}).values():
             line.wake()
+        for watcher in self._watchers.get(queue.id, ()):
+            watcher.wake()
         if queue.dead_letters is not None:
             self.wake_all(queue.dead_letters)
 
@@ -118,6 +156,9 @@ class Waiters:
         if line is not None:
             self._close(line)
             line.wake()
+        for watcher in self._watchers.get(reader.queue.id, ()):
+            if watcher.reader is reader:
+                watcher.wake()
 
 
 def _is_woken(waiter: asyncio.Future[None]) -> bool:

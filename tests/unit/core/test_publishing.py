@@ -40,9 +40,9 @@ def test_entries_can_be_counted_from_the_end_and_sliced() -> None:
             found[at]
 
 
-def test_a_part_of_a_result_is_a_result() -> None:
-    part = result().part(1, 4)
-    assert list(part) == list(result())[1:4]
+def test_a_result_is_split_as_its_batches_were_merged() -> None:
+    parts = result().split([prepare([b"a"]), prepare([b"b", b"c", b"d"])])
+    assert [list(part) for part in parts] == [list(result())[:1], list(result())[1:4]]
 
 
 def test_plain_messages_have_no_envelopes() -> None:

@@ -6,6 +6,7 @@ from http import HTTPStatus
 
 import msgspec
 from blacksheep import Request, Response
+from msgspec import UNSET
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
@@ -25,9 +26,12 @@ from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
     MAX_PAGE,
+    DefinedSubscription,
+    EnsuredSubscriptionJson,
     HeldJson,
     NewSubscriptionJson,
     ReleaseJson,
+    SecretJson,
     SeekJson,
     SubscriptionChangesJson,
     SubscriptionList,
@@ -49,6 +53,7 @@ __all__ = ["Subscriptions"]
 
 _TAG = "subscriptions"
 _new_subscription = msgspec.json.Decoder(NewSubscriptionJson)
+_ensured_subscription = msgspec.json.Decoder(EnsuredSubscriptionJson)
 _changes = msgspec.json.Decoder(SubscriptionChangesJson)
 _seek = msgspec.json.Decoder(SeekJson)
 _release = msgspec.json.Decoder(ReleaseJson)
@@ -68,11 +73,13 @@ class Subscriptions:
             Route("GET", every, self.list, operation=_LIST),
             Route("POST", every, self.create, admin, operation=_CREATE),
             Route("GET", one, self.show, operation=_SHOW),
+            Route("PUT", one, self.ensure, admin, operation=_ENSURE),
             Route("PATCH", one, self.alter, admin, operation=_ALTER),
             Route("DELETE", one, self.delete, admin, operation=_DELETE),
             Route("POST", f"{one}/seek", self.seek, admin, operation=_SEEK),
             Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
+            Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
             Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
             Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]
@@ -85,8 +92,24 @@ class Subscriptions:
         queue = path_value(request, "queue")
         new = await read_form(request, _new_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
-        await self._broker.create_subscription(queue, new.name, config, start=start_of(new.start))
-        return answer(HTTPStatus.CREATED, await self._stats(queue, new.name))
+        secret = await self._broker.create_subscription(
+            queue, new.name, config, start=start_of(new.start)
+        )
+        return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
+
+    async def ensure(self, request: Request) -> Response:
+        """Whoever comes first makes it; others find it as they would have made it."""
+        queue, name = _names(request)
+        new = await read_form(request, _ensured_subscription)
+        config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
+        start = start_of(new.start)
+        try:
+            secret = await self._broker.create_subscription(queue, name, config, start=start)
+        except SubscriptionExists:
+            stats = await self._stats(queue, name)
+            _check_same(stats, config)
+            return answer(HTTPStatus.OK, stats)
+        return answer(HTTPStatus.CREATED, await self._defined(queue, name, secret))
 
     async def show(self, request: Request) -> Response:
         return answer(HTTPStatus.OK, await self._stats(*_names(request)))
@@ -94,8 +117,8 @@ class Subscriptions:
     async def alter(self, request: Request) -> Response:
         queue, name = _names(request)
         changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
-        await self._broker.alter_subscription(queue, name, **changes)
-        return answer(HTTPStatus.OK, await self._stats(queue, name))
+        secret = await self._broker.alter_subscription(queue, name, **changes)
+        return answer(HTTPStatus.OK, await self._defined(queue, name, secret))
 
     async def delete(self, request: Request) -> Response:
         await self._broker.delete_subscription(*_names(request))
@@ -115,6 +138,10 @@ class Subscriptions:
         await self._broker.resume(*_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
+    async def rotate(self, request: Request) -> Response:
+        secret = await self._broker.rotate_secret(*_names(request))
+        return answer(HTTPStatus.OK, SecretJson(secret=secret))
+
     async def held(self, request: Request) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         indexes = await self._broker.held(*_names(request), limit)
@@ -126,11 +153,31 @@ class Subscriptions:
         await self._broker.release(queue, name, indexes)
         return Response(HTTPStatus.NO_CONTENT)
 
+    async def _defined(self, queue: str, name: str, secret: str | None) -> DefinedSubscription:
+        stats = await self._stats(queue, name)
+        return DefinedSubscription(
+            **msgspec.structs.asdict(stats), secret=UNSET if secret is None else secret
+        )
+
     async def _stats(self, queue: str, name: str) -> SubscriptionStats:
         for one in (await self._broker.queue_stats(queue)).subscriptions:
             if one.name == name:
                 return one
         raise SubscriptionNotFound(f"queue {queue!r} has no subscription {name!r}")
+
+
+def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
+    """Raises `SubscriptionExists`. Whether it is paused is no setting, but how it is just now."""
+    differing = [
+        name
+        for name in SubscriptionConfig.__struct_fields__
+        if name != "paused" and getattr(found.config, name) != getattr(wanted, name)
+    ]
+    if differing:
+        raise SubscriptionExists(
+            f"the subscription {found.name!r} is there with other settings: "
+            f"{', '.join(differing)}; alter it, or ask for it as it is"
+        )
 
 
 def _names(request: Request) -> tuple[str, str]:
@@ -148,7 +195,7 @@ _LIST = Operation(
 _CREATE = Operation(
     "Create a subscription",
     _TAG,
-    gives(SubscriptionStats, "The subscription as it is now.", 201),
+    gives(DefinedSubscription, "The subscription as it is now.", 201),
     IN_QUEUE,
     form(NewSubscriptionJson),
     (
@@ -159,6 +206,25 @@ _CREATE = Operation(
         SubscriptionExists,
         ReservedQueue,
     ),
+)
+_ENSURE = Operation(
+    "Create a subscription if it is not there",
+    _TAG,
+    (
+        *gives(SubscriptionStats, "It was there, with the same settings."),
+        *gives(DefinedSubscription, "It was made.", 201),
+    ),
+    IN_SUBSCRIPTION,
+    form(EnsuredSubscriptionJson, required=False),
+    (
+        *OF_QUEUE,
+        InvalidName,
+        InvalidFilter,
+        InvalidDependency,
+        SubscriptionExists,
+        ReservedQueue,
+    ),
+    "One that is there keeps its position, whatever `start` says.",
 )
 _SHOW = Operation(
     "Look at a subscription",
@@ -171,7 +237,7 @@ _SHOW = Operation(
 _ALTER = Operation(
     "Alter settings of a subscription",
     _TAG,
-    gives(SubscriptionStats, "The subscription as it is now."),
+    gives(DefinedSubscription, "The subscription as it is now."),
     IN_SUBSCRIPTION,
     form(SubscriptionChangesJson),
     (*OF_SUBSCRIPTION, InvalidDependency, ReservedQueue),
@@ -203,6 +269,15 @@ _PAUSE = Operation(
     OF_SUBSCRIPTION,
 )
 _RESUME = Operation("Deliver again", _TAG, (NO_CONTENT,), IN_SUBSCRIPTION, None, OF_SUBSCRIPTION)
+_ROTATE = Operation(
+    "Make a new secret for the callbacks of a subscription",
+    _TAG,
+    gives(SecretJson, "The new secret. It is not shown again."),
+    IN_SUBSCRIPTION,
+    None,
+    OF_SUBSCRIPTION,
+    "Each call is signed with this secret and the former one, until the next rotation.",
+)
 _HELD = Operation(
     "List indexes that wait for other subscriptions",
     _TAG,

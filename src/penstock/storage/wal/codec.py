@@ -19,9 +19,11 @@ All integers are little-endian. The kind of a record is the tag of its event.
 
 from __future__ import annotations
 
+from array import array
 from itertools import accumulate, pairwise
-from struct import Struct, pack, unpack_from
+from struct import Struct, unpack_from
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
+from sys import byteorder
 from typing import get_args
 
 import msgspec
@@ -29,8 +31,17 @@ import msgspec
 from penstock.core import events as ev
 from penstock.core.message import PLAIN, Envelope
 from penstock.errors import NewerFormat
+from penstock.storage.block import Block
 
-__all__ = ["PUBLISHED", "UNREADABLE", "decode", "decode_published", "encode", "kind_name"]
+__all__ = [
+    "PUBLISHED",
+    "UNREADABLE",
+    "decode",
+    "decode_block",
+    "decode_published",
+    "encode",
+    "kind_name",
+]
 
 PUBLISHED = 30
 
@@ -73,10 +84,16 @@ def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
             return header, _U32.pack(len(bodies[0])), extra, bodies[0]
         sizes = _U32.pack(len(bodies[0])) + _U32.pack(len(heads[0]))
         return header, sizes, extra, heads[0], bodies[0]
-    sizes = pack(f"<{event.count}I", *map(len, bodies))
     if heads is None:
-        return (header, sizes, extra, *bodies)
-    return (header, sizes, pack(f"<{event.count}I", *map(len, heads)), extra, *heads, *bodies)
+        return (header, _sizes(bodies), extra, *bodies)
+    return (header, _sizes(bodies), _sizes(heads), extra, *heads, *bodies)
+
+
+def _sizes(parts: list[bytes]) -> bytes:
+    sizes = array("I", [*map(len, parts)])
+    if byteorder == "big":
+        sizes.byteswap()
+    return sizes.tobytes()
 
 
 def decode(kind: int, payload: memoryview) -> ev.Event:
@@ -129,3 +146,22 @@ def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
         filter_errors=errors,
         bodies=bodies,
     )
+
+
+def decode_block(payload: memoryview) -> tuple[int, Block]:
+    """The id of the queue, and the messages as they lie there: nothing of them is copied."""
+    queue_id, first, at_ns, count, has_heads, extra_size = _HEADER.unpack_from(payload)
+    at = _HEADER.size
+    sizes = array("I", payload[at : at + 4 * count].tobytes())
+    at += 4 * count
+    heads: list[memoryview] | None = None
+    if has_heads:
+        head_sizes = unpack_from(f"<{count}I", payload, at)
+        at += 4 * count + extra_size
+        heads = []
+        for size in head_sizes:
+            heads.append(payload[at : at + size])
+            at += size
+    else:
+        at += extra_size
+    return queue_id, Block(first, first, at_ns, sizes, payload[at:], heads)

@@ -1,0 +1,16 @@
+"""The rows of the table, in the order in which they run. One file each."""
+
+from __future__ import annotations
+
+from benchmarks.http.rows import auth, cycle, latency, publish, push, send_message, worker
+from benchmarks.http.rows.row import Row
+
+ROWS: tuple[Row, ...] = (
+    push.ROW,
+    latency.ROW,
+    cycle.ROW,
+    publish.ROW,
+    worker.ROW,
+    send_message.ROW,
+    auth.ROW,
+)

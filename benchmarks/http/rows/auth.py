@@ -1,0 +1,61 @@
+"""What auth takes of a push: the time to identify a known user, against the time of a push."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from time import perf_counter
+
+from blacksheep import Request
+
+from benchmarks.engine.bar import at_most
+from benchmarks.engine.rows.row import Outcome
+from benchmarks.engine.verdict import judge_value
+from benchmarks.http.load import AUTHORIZATION
+from benchmarks.http.penstock_server import PASSWORD, USER, penstock_server
+from benchmarks.http.rows.row import Row
+from benchmarks.http.run import Run
+from benchmarks.http.scale import CONNECTIONS
+from benchmarks.http.wrk import wrk
+from penstock.http.auth import Authenticator, Role, User, hash_password
+
+BAR = at_most(5, "%")
+CALLS = 50_000
+
+
+async def measure(run: Run) -> Outcome:
+    shares, identifies, pushes = [], [], []
+    with run.fresh_directory("penstock") as directory, penstock_server(directory) as penstock:
+        for _ in range(run.scale.rounds):
+            identify = await _identify_seconds()
+            load = await wrk(
+                penstock.url,
+                "push.lua",
+                connections=CONNECTIONS,
+                seconds=run.scale.slice_seconds,
+                argument=AUTHORIZATION,
+            )
+            identifies.append(identify * 1e6)
+            pushes.append(1e6 / load.rate)
+            shares.append(100 * identify * load.rate)
+    verdict = judge_value(what="of a push", unit="%", ours=shares, bar=BAR)
+    samples = {"identify, µs": identifies, "a push, µs": pushes, "share, %": shares}
+    notes = tuple(f"{name}: {median(values):.2f}" for name, values in samples.items())
+    return Outcome(verdicts=(verdict,), samples=samples, notes=notes)
+
+
+async def _identify_seconds() -> float:
+    """Of one request by a user whose password was found right before, as nearly all are."""
+    users = {USER: User(hash_password(PASSWORD), Role.USER)}
+    authenticator = Authenticator(users, monotonic=time.monotonic)
+    request = Request("POST", b"/queue/push", [(b"authorization", AUTHORIZATION.encode())])
+    assert await authenticator.identify(AUTHORIZATION.encode()) is not None
+    began = perf_counter()
+    for _ in range(CALLS):
+        header = request.get_first_header(b"authorization")
+        assert header is not None
+        await authenticator.identify(header)
+    return (perf_counter() - began) / CALLS
+
+
+ROW = Row(name="auth", what="auth", measure=measure)

@@ -1,0 +1,53 @@
+"""POST /queue/push on 32 connections, against a handler that does nothing."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from benchmarks.engine.bar import at_least
+from benchmarks.engine.rows.row import Outcome, by_contender
+from benchmarks.engine.sample import take_turns
+from benchmarks.engine.verdict import judge_ratio
+from benchmarks.http.load import AUTHORIZATION
+from benchmarks.http.penstock_server import noop_server, penstock_server
+from benchmarks.http.rows.row import Row
+from benchmarks.http.run import Run
+from benchmarks.http.scale import CONNECTIONS
+from benchmarks.http.wrk import wrk
+
+BAR = at_least(0.55)
+
+
+async def measure(run: Run) -> Outcome:
+    with (
+        run.fresh_directory("penstock") as ours,
+        run.fresh_directory("noop") as theirs,
+        penstock_server(ours) as penstock,
+        noop_server(theirs) as noop,
+    ):
+        push = partial(
+            wrk,
+            script="push.lua",
+            connections=CONNECTIONS,
+            seconds=run.scale.slice_seconds,
+            argument=AUTHORIZATION,
+        )
+        contenders = {"penstock": partial(push, penstock.url), "no-op": partial(push, noop.url)}
+        await push(penstock.url, seconds=1)
+        await push(noop.url, seconds=1)
+        rounds = [
+            await take_turns(contenders, slices=run.scale.slices) for _ in range(run.scale.rounds)
+        ]
+    samples = by_contender(rounds)
+    verdict = judge_ratio(
+        what=f"{CONNECTIONS} connections",
+        unit="requests/s",
+        ours=samples["penstock"],
+        reference_name="a no-op BlackSheep handler",
+        reference=samples["no-op"],
+        bar=BAR,
+    )
+    return Outcome(verdicts=(verdict,), samples=samples)
+
+
+ROW = Row(name="push", what="POST /queue/push", measure=measure)

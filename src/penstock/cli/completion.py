@@ -1,0 +1,31 @@
+"""``penstock completion``."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+from typer._completion_shared import get_completion_script
+
+__all__ = ["completion"]
+
+
+class Shell(Enum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+    POWERSHELL = "powershell"
+
+
+def completion(shell: Annotated[Shell, typer.Argument(help="For which shell.")]) -> None:
+    """Print shell completion.
+
+    For bash: penstock completion bash >> ~/.bashrc. For zsh: penstock completion zsh >> ~/.zshrc,
+    below compinit. For fish: penstock completion fish > ~/.config/fish/completions/penstock.fish.
+    """
+    typer.echo(
+        get_completion_script(
+            prog_name="penstock", complete_var="_PENSTOCK_COMPLETE", shell=shell.value
+        )
+    )

@@ -1,0 +1,66 @@
+"""The exit codes, and the way from an error to one."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import typer
+
+from penstock.errors import PenstockError, StorageError
+
+__all__ = [
+    "DENIED",
+    "MEANINGS",
+    "NOTHING",
+    "REFUSED",
+    "STORE",
+    "UNREACHABLE",
+    "USAGE",
+    "fail",
+    "fail_store",
+    "stop",
+    "usage",
+]
+
+REFUSED = 1
+USAGE = 2
+NOTHING = 3
+UNREACHABLE = 4
+STORE = 5
+DENIED = 6
+
+MEANINGS = {
+    0: "all is well",
+    REFUSED: "the answer is no: the server refused, a check failed, damage was found",
+    USAGE: "wrong usage, or input that cannot be read",
+    NOTHING: "nothing was received",
+    UNREACHABLE: "the server cannot be reached",
+    STORE: "the data directory cannot be opened, read or written",
+    DENIED: "the name, the password or the role does not allow it",
+    130: "interrupted",
+    141: "whoever read the output went away",
+}
+
+_BY_CODE = {"unreachable": UNREACHABLE, "unauthorized": DENIED, "forbidden": DENIED}
+
+
+def fail(error: PenstockError) -> NoReturn:
+    """What a server or a client raised: one sentence with its stable code."""
+    stop(f"{error.code}: {error}", _BY_CODE.get(error.code, REFUSED))
+
+
+def fail_store(error: PenstockError | OSError) -> NoReturn:
+    """What opening or reading a data directory raised."""
+    if isinstance(error, OSError):
+        stop(f"the directory cannot be read or written: {error}", STORE)
+    code = STORE if isinstance(error, StorageError) else USAGE
+    stop(f"{error.code}: {error}", code)
+
+
+def usage(text: str) -> NoReturn:
+    stop(text, USAGE)
+
+
+def stop(text: str, code: int) -> NoReturn:
+    typer.echo(text, err=True)
+    raise typer.Exit(code)

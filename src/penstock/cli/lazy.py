@@ -1,0 +1,57 @@
+"""Commands that are imported when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+__all__ = ["Entry", "LazyGroup"]
+
+
+class Entry(NamedTuple):
+    """Where a command is: a module below this package, and the name in it.
+
+    What is there is a function, or a `typer.Typer` with commands of its own. `help` stands here
+    too, so that the list of commands imports none of them; a test holds the two together.
+    """
+
+    module: str
+    name: str
+    help: str
+    panel: str
+
+
+class LazyGroup(TyperGroup):
+    """A group of which only the command that is asked for is imported."""
+
+    entries: ClassVar[dict[str, Entry]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.entries)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """What the list of commands shows."""
+        entry = self.entries.get(cmd_name)
+        if entry is None:
+            return None
+        return TyperCommand(cmd_name, help=entry.help, rich_help_panel=entry.panel)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself, to be run or completed."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None:
+            command = load(name, self.entries[name])
+        return name, command, rest
+
+
+def load(name: str, entry: Entry) -> Any:
+    found = getattr(import_module(f"penstock.cli.{entry.module}"), entry.name)
+    if isinstance(found, typer.Typer):
+        return typer.main.get_group(found)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(cast(Callable[..., Any], found))
+    return typer.main.get_command(alone)

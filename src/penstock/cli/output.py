@@ -1,0 +1,179 @@
+"""What commands print: tables for people, JSON for programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from penstock.client import Message
+
+__all__ = [
+    "AsJson",
+    "add_row",
+    "age",
+    "moment",
+    "number",
+    "plain",
+    "preview",
+    "print_json",
+    "print_lines",
+    "print_messages",
+    "print_pairs",
+    "setting",
+    "show",
+    "size",
+    "table",
+    "write",
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+# Where there is no terminal to fit in, nothing is wrapped or cut.
+_WIDE = 100_000
+_PREVIEW_CHARACTERS = 60
+_encoder = msgspec.json.Encoder()
+
+
+def show(what: Table | str) -> None:
+    """For people; without a terminal nothing is wrapped, cut or padded."""
+    from rich.console import Console
+
+    out = Console(highlight=False)
+    if out.is_terminal:
+        out.print(what)
+        return
+    out = Console(highlight=False, width=_WIDE)
+    with out.capture() as captured:
+        out.print(what)
+    lines = captured.get().splitlines()
+    write("".join(f"{line.rstrip()}\n" for line in lines).encode())
+
+
+def add_row(shown: Table, *cells: str, style: str = "") -> None:
+    """As it stands: brackets are no mark-up."""
+    from rich.text import Text
+
+    shown.add_row(*map(Text, cells), style=style)
+
+
+def table(*columns: str, right: Sequence[str] = ()) -> Table:
+    """Those of ``right`` are numbers."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in columns:
+        justify: Any = "right" if name in right else "left"
+        made.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
+    return made
+
+
+def write(data: bytes) -> None:
+    """At once: what follows may take long, or may depend on this having been said."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_json(value: object) -> None:
+    write(_encoder.encode(value) + b"\n")
+
+
+def print_lines(values: Iterable[object]) -> None:
+    """NDJSON: one value a line."""
+    write(_encoder.encode_lines(values))
+
+
+def print_messages(messages: Sequence[Message], *, with_receipts: bool = False) -> None:
+    """A line for each, for people."""
+    is_topical = any(message.topic for message in messages)
+    names = ["index", "id", "created", *(["topic"] if is_topical else []), "size"]
+    names += ["receipt", "delivery"] if with_receipts else []
+    shown = table(*names, "body", right=("index", "size", "delivery"))
+    for message in messages:
+        cells = [str(message.index), message.id, moment(message.created_at)]
+        if is_topical:
+            cells.append(plain(message.topic or ""))
+        cells.append(size(len(message.body)))
+        if with_receipts:
+            cells += [getattr(message, "receipt", ""), str(getattr(message, "deliveries", ""))]
+        add_row(shown, *cells, preview(message.body))
+    show(shown)
+
+
+def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one below the other."""
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    for name, value in pairs:
+        shown.add_row(Text(name, "bold"), Text(value))
+    show(shown)
+
+
+def preview(body: bytes) -> str:
+    """The beginning of a body, in one line."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return f"({size(len(body))} of no text)"
+    shown = plain(text[: _PREVIEW_CHARACTERS + 1])
+    if len(shown) > _PREVIEW_CHARACTERS:
+        return shown[: _PREVIEW_CHARACTERS - 1] + "…"
+    return shown
+
+
+def plain(text: str) -> str:
+    """In one line and harmless: what a sender wrote must not move the cursor of who looks."""
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
+    )
+
+
+def setting(value: object) -> str:
+    """A setting's value, in the form in which an option takes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, msgspec.Struct):
+        fields = msgspec.structs.asdict(value).items()
+        return ",".join(f"{name}={setting(one)}" for name, one in fields)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else plain(str(value))
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def size(count: int) -> str:
+    """Bytes, as people say it."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def age(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    for count, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * count:
+            return f"{seconds / count:.0f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def moment(time: datetime | None) -> str:
+    return "" if time is None else f"{time:%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,171 @@
+"""``penstock ack``, ``nack`` and ``extend``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from penstock.cli import exits
+from penstock.cli.connection import with_client
+from penstock.cli.names import DEFAULT_SUBSCRIPTION, Queue, Subscription
+from penstock.cli.output import AsJson, print_json, print_lines
+from penstock.cli.reading import line_blocks, opened
+from penstock.core.outcome import Outcome
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+
+__all__ = ["ack", "extend", "nack"]
+
+_BATCH = 1000
+
+Targets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="Receipts or message ids; - reads them from standard input, one a line, or the lines "
+        "of receive --json.",
+        metavar="[TARGET]...",
+        show_default=False,
+    ),
+]
+
+
+@with_client
+def ack(
+    client: Client,
+    queue: Queue,
+    targets: Targets = None,
+    up_to: Annotated[
+        int | None,
+        typer.Option(help="All below this index, delivered or not.", metavar="INDEX", min=0),
+    ] = None,
+    subscription: Subscription = DEFAULT_SUBSCRIPTION,
+    as_json: AsJson = False,
+) -> None:
+    """Say that deliveries are done with.
+
+    Exits with 1 when one of them was not to be settled any more. What somebody settled before
+    counts as done.
+    """
+    if up_to is not None:
+        if targets:
+            exits.usage("use either targets or --up-to")
+        count = client.ack_up_to(queue, up_to, subscription)
+        if as_json:
+            print_json({"acked_up_to": count})
+        else:
+            typer.echo(f"{count} settled")
+        return
+    found = _texts(targets)
+    outcomes = [
+        outcome for batch in _batches(found) for outcome in client.ack(queue, batch, subscription)
+    ]
+    _report(found, outcomes, {Outcome.DONE, Outcome.ALREADY_SETTLED}, as_json=as_json)
+
+
+@with_client
+def nack(
+    client: Client,
+    queue: Queue,
+    targets: Targets = None,
+    delay: Annotated[
+        float | None,
+        typer.Option(help="Seconds before they come again; the backoff's, if absent.", min=0),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; a dead letter keeps it.")] = "",
+    subscription: Subscription = DEFAULT_SUBSCRIPTION,
+    as_json: AsJson = False,
+) -> None:
+    """Give deliveries back, to be made again.
+
+    Exits with 1 when one of them was not in flight any more.
+    """
+    found = _texts(targets)
+    outcomes = [
+        outcome
+        for batch in _batches(found)
+        for outcome in client.nack(queue, batch, subscription, delay_seconds=delay, reason=reason)
+    ]
+    _report(found, outcomes, {Outcome.DONE}, as_json=as_json)
+
+
+@with_client
+def extend(
+    client: Client,
+    queue: Queue,
+    targets: Targets = None,
+    seconds: Annotated[
+        float, typer.Option(help="Until the leases end, counted from now.", min=0.001)
+    ] = 30.0,
+    subscription: Subscription = DEFAULT_SUBSCRIPTION,
+    as_json: AsJson = False,
+) -> None:
+    """Extend the leases of deliveries.
+
+    Exits with 1 when one of them was not in flight any more.
+    """
+    found = _texts(targets)
+    outcomes = [
+        outcome
+        for batch in _batches(found)
+        for outcome in client.extend(queue, batch, seconds, subscription)
+    ]
+    _report(found, outcomes, {Outcome.DONE}, as_json=as_json)
+
+
+def _texts(targets: list[str] | None) -> list[str]:
+    if not targets:
+        exits.usage("name receipts or message ids, or - to read them from standard input")
+    found: list[str] = []
+    for target in targets:
+        if target == "-":
+            found += _from_input()
+        else:
+            found.append(target)
+    return found
+
+
+class _Delivery(msgspec.Struct, frozen=True):
+    receipt: str
+
+
+def _from_input() -> list[str]:
+    found = []
+    with opened("-") as source:
+        for block in line_blocks(source, lambda count: None):
+            for line in block:
+                try:
+                    if line.text.startswith(b"{"):
+                        found.append(msgspec.json.decode(line.text, type=_Delivery).receipt)
+                    else:
+                        found.append(line.text.decode().strip())
+                except ValueError as exc:
+                    exits.usage(f"line {line.number} of {source.name} has no receipt: {exc}")
+    return found
+
+
+def _batches(targets: list[str]) -> list[list[str]]:
+    return [targets[at : at + _BATCH] for at in range(0, len(targets), _BATCH)]
+
+
+def _report(
+    targets: list[str], outcomes: list[Outcome], good: set[Outcome], *, as_json: bool
+) -> None:
+    if as_json:
+        print_lines(
+            {"target": target, "outcome": outcome}
+            for target, outcome in zip(targets, outcomes, strict=True)
+        )
+    bad = [
+        (target, outcome)
+        for target, outcome in zip(targets, outcomes, strict=True)
+        if outcome not in good
+    ]
+    for target, outcome in bad:
+        typer.echo(f"{outcome.value}: {target}", err=True)
+    if not as_json:
+        typer.echo(f"{len(targets) - len(bad)} done")
+    if bad:
+        raise typer.Exit(exits.REFUSED)

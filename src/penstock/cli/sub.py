@@ -1,0 +1,213 @@
+"""``penstock sub``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+from penstock.cli.asking import confirm
+from penstock.cli.config_options import with_settings
+from penstock.cli.connection import with_client
+from penstock.cli.names import Limit, Queue, SubName, Yes
+from penstock.cli.output import (
+    AsJson,
+    add_row,
+    age,
+    moment,
+    number,
+    print_json,
+    print_pairs,
+    setting,
+    show,
+    table,
+)
+from penstock.cli.times import start_of
+from penstock.core.config import SubscriptionConfig
+
+if TYPE_CHECKING:
+    from penstock.client import Client
+    from penstock.core.stats import SubscriptionStats
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="sub", help="Create, look at, alter and move subscriptions.", no_args_is_help=True
+)
+
+_COUNTERS = (
+    "delivered",
+    "redelivered",
+    "acked",
+    "nacked",
+    "leases_expired",
+    "filtered",
+    "filter_errors",
+    "expired",
+    "skipped",
+    "purged",
+    "dead_lettered",
+    "replayed",
+    "discarded",
+)
+_START = "earliest, latest, an index, or a time with its zone."
+
+
+@app.command("create")
+@with_client
+@with_settings(SubscriptionConfig)
+def create(
+    client: Client,
+    queue: Queue,
+    sub: SubName,
+    settings: dict[str, Any],
+    start: Annotated[
+        str, typer.Option(help=f"Where it begins: {_START}", metavar="START")
+    ] = "latest",
+    as_json: AsJson = False,
+) -> None:
+    """Create a subscription."""
+    made = client.create_subscription(queue, sub, start=start_of(start), **settings)
+    _show(made, as_json=as_json)
+
+
+@app.command("list")
+@with_client
+def list_subscriptions(client: Client, queue: Queue, as_json: AsJson = False) -> None:
+    """List the subscriptions of a queue."""
+    found = client.subscriptions(queue)
+    if as_json:
+        print_json(found)
+        return
+    numbers = ("ready", "in flight", "delayed", "held", "oldest", "acked", "dead")
+    shown = table("subscription", *numbers, "after", "filter", "", right=numbers)
+    for one in found:
+        add_row(
+            shown,
+            one.name,
+            number(one.ready),
+            number(one.in_flight),
+            number(one.delayed + one.parked),
+            number(one.held),
+            age(one.oldest_unacked_seconds),
+            number(one.acked),
+            number(one.dead_lettered),
+            ",".join(one.config.after),
+            setting(one.config.filter) if one.config.filter else "",
+            "paused" if one.config.paused else "",
+        )
+    show(shown)
+
+
+@app.command("show")
+@with_client
+def show_one(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
+    """Look at a subscription."""
+    _show(client.subscription_stats(queue, sub), as_json=as_json)
+
+
+@app.command("alter")
+@with_client
+@with_settings(SubscriptionConfig, without=("filter",))
+def alter(
+    client: Client,
+    queue: Queue,
+    sub: SubName,
+    settings: dict[str, Any],
+    as_json: AsJson = False,
+) -> None:
+    """Alter settings of a subscription; the others stay as they are."""
+    client.alter_subscription(queue, sub, **settings)
+    _show(client.subscription_stats(queue, sub), as_json=as_json)
+
+
+@app.command("delete")
+@with_client
+def delete(client: Client, queue: Queue, sub: SubName, yes: Yes = False) -> None:
+    """Delete a subscription; what waited for it alone is released."""
+    confirm(f"Delete the subscription {sub} of {queue}?", yes=yes)
+    client.delete_subscription(queue, sub)
+    typer.echo(f"deleted {sub} of {queue}")
+
+
+@app.command("seek")
+@with_client
+def seek(
+    client: Client,
+    queue: Queue,
+    sub: SubName,
+    start: Annotated[str, typer.Argument(help=f"Where to: {_START}", metavar="START")],
+) -> None:
+    """Move a subscription back or forward; deliveries in flight become void."""
+    client.seek(queue, start_of(start), sub)
+    typer.echo(f"{sub} of {queue} goes on from {start}")
+
+
+@app.command("pause")
+@with_client
+def pause(client: Client, queue: Queue, sub: SubName) -> None:
+    """Deliver nothing until it is resumed; leases go on."""
+    client.pause(queue, sub)
+    typer.echo(f"paused {sub} of {queue}")
+
+
+@app.command("resume")
+@with_client
+def resume(client: Client, queue: Queue, sub: SubName) -> None:
+    """Deliver again."""
+    client.resume(queue, sub)
+    typer.echo(f"resumed {sub} of {queue}")
+
+
+@app.command("held")
+@with_client
+def held(
+    client: Client, queue: Queue, sub: SubName, limit: Limit = 100, as_json: AsJson = False
+) -> None:
+    """List indexes of messages that wait for other subscriptions."""
+    indexes = client.held(queue, sub, limit)
+    if as_json:
+        print_json({"indexes": indexes})
+    elif indexes:
+        typer.echo("\n".join(map(str, indexes)))
+    else:
+        typer.echo(f"nothing waits on {sub} of {queue}", err=True)
+
+
+@app.command("release")
+@with_client
+def release(
+    client: Client,
+    queue: Queue,
+    sub: SubName,
+    indexes: Annotated[list[int], typer.Argument(help="Which ones.", metavar="INDEX...")],
+) -> None:
+    """Deliver messages although a subscription they wait for has not taken them."""
+    client.release(queue, sub, indexes)
+    typer.echo(f"released {number(len(indexes))} of {queue} to {sub}")
+
+
+def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
+    if as_json:
+        print_json(stats)
+        return
+    config = msgspec.structs.asdict(stats.config)
+    print_pairs(
+        [
+            ("subscription", stats.name),
+            ("created", moment(stats.created_at)),
+            ("ready", number(stats.ready)),
+            ("in flight", number(stats.in_flight)),
+            ("delayed", number(stats.delayed)),
+            ("parked", number(stats.parked)),
+            ("held", number(stats.held)),
+            ("oldest unacked", age(stats.oldest_unacked_seconds)),
+            ("lowest unacked index", str(stats.lowest_unacked_index)),
+            ("next new index", str(stats.cursor)),
+            ("last delivery", moment(stats.last_delivery_at)),
+            ("last ack", moment(stats.last_ack_at)),
+            *((name.replace("_", " "), number(getattr(stats, name))) for name in _COUNTERS),
+            *((name, setting(value)) for name, value in config.items()),
+        ]
+    )

@@ -1,0 +1,75 @@
+"""How a server is, as it says itself."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+
+import msgspec
+
+from penstock.client.problem import error_of
+from penstock.client.transport import Transport, decode_answer
+
+__all__ = ["Component", "Health"]
+
+_PATH = "/actuator/health"
+_DESCRIPTION = "/openapi.json"
+
+
+class Component(msgspec.Struct, frozen=True, kw_only=True):
+    """A part of the server. `problem` says why it is not up."""
+
+    status: str
+    problem: str | None = None
+    durability: str | None = None
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """`status` is UP when every component is.
+
+    `version` is the server's, `date` its clock's time to the second, and `round_trip_seconds` how
+    long it took to ask.
+    """
+
+    status: str
+    components: dict[str, Component]
+    version: str | None = None
+    date: datetime | None = None
+    round_trip_seconds: float = 0.0
+
+    @property
+    def is_up(self) -> bool:
+        return self.status == "UP"
+
+
+class _Info(msgspec.Struct, frozen=True):
+    version: str
+
+
+class _Description(msgspec.Struct, frozen=True):
+    info: _Info
+
+
+async def look_at(transport: Transport) -> Health:
+    # First the long one, so that a new connection is not part of the time that is taken.
+    status, _, described = await transport.look(_DESCRIPTION)
+    version = decode_answer(described, _Description).info.version if status == 200 else None
+    began = time.perf_counter()
+    status, headers, body = await transport.look(_PATH)
+    took = time.perf_counter() - began
+    if status not in (200, 503):
+        raise error_of(status, body)
+    return msgspec.structs.replace(
+        decode_answer(body, Health),
+        version=version,
+        date=_date(headers.get("Date")),
+        round_trip_seconds=took,
+    )
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None

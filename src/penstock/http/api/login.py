@@ -1,0 +1,102 @@
+"""``/auth/*``: a token for a password, and another password."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from blacksheep import Request, Response
+
+from penstock.errors import InvalidArgument, StorageError, UserNotFound
+from penstock.http.api.forms import Done, Form, Password, done, read_form
+from penstock.http.auth import Authenticator
+from penstock.http.errors import Refusal, Refused
+from penstock.http.gate import Route
+from penstock.http.operation import JSON, Answer, Body, Operation
+from penstock.http.tokens import Tokens
+from penstock.http.user import User
+from penstock.http.users import Users
+
+__all__ = ["Login"]
+
+_TAG = "auth"
+
+
+class Credentials(Form, frozen=True, kw_only=True):
+    """One of `email`, `username` and `identifier`; each may be the name or the e-mail address."""
+
+    email: str | None = None
+    username: str | None = None
+    identifier: str | None = None
+    password: Password
+
+    def who(self) -> str:
+        given = [one for one in (self.email, self.username, self.identifier) if one is not None]
+        if len(given) != 1:
+            raise InvalidArgument("give one of email, username and identifier")
+        return given[0]
+
+
+class NewPassword(Credentials, frozen=True, kw_only=True):
+    """With the password that counts until now."""
+
+    new_password: Password
+
+
+class LoggedIn(Done, frozen=True, kw_only=True):
+    """`token` is a JSON Web Token, for the header `Authorization`."""
+
+    token: str
+
+
+class Login:
+    """Handlers, one a path."""
+
+    def __init__(self, users: Users, authenticator: Authenticator, tokens: Tokens) -> None:
+        self._users = users
+        self._authenticator = authenticator
+        self._tokens = tokens
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("POST", "/auth/local", self.log_in, role=None, operation=_LOG_IN),
+            Route("POST", "/auth/password", self.set_password, role=None, operation=_SET_PASSWORD),
+        ]
+
+    async def log_in(self, request: Request) -> Response:
+        user = await self._user(await read_form(request, Credentials))
+        return done("login success.", token=self._tokens.issue(user))
+
+    async def set_password(self, request: Request) -> Response:
+        form = await read_form(request, NewPassword)
+        user = await self._user(form)
+        await self._users.set_password(user, form.new_password)
+        return done("password changed.")
+
+    async def _user(self, form: Credentials) -> User:
+        user = await self._authenticator.check(form.who(), form.password)
+        if user is None:
+            raise Refused(HTTPStatus.UNAUTHORIZED, "name or password are wrong")
+        return user
+
+
+_REFUSED = (
+    Answer(401, "Name or password are wrong.", {JSON: Refusal}),
+    Answer(429, "Too many wrong passwords; `Retry-After` says how long to wait.", {JSON: Refusal}),
+)
+_LOG_IN = Operation(
+    "Get a token for a password",
+    _TAG,
+    (Answer(200, "The token.", {JSON: LoggedIn}), *_REFUSED),
+    (),
+    Body({JSON: Credentials}),
+    (InvalidArgument,),
+)
+_SET_PASSWORD = Operation(
+    "Change one's password; tokens that were given for the old one are void",
+    _TAG,
+    (Answer(200, "It is changed.", {JSON: Done}), *_REFUSED),
+    (),
+    Body({JSON: NewPassword}),
+    (InvalidArgument, UserNotFound, StorageError),
+    "Not for the users of the settings: theirs is changed there.",
+)
