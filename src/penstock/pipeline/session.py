@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from pyspark.sql import SparkSession
@@ -38,7 +39,7 @@ def make_session(
                 "spark.driver.bindAddress", "127.0.0.1"
             )
             # Workers run in the environment that has Penstock.
-            builder = builder.config("spark.pyspark.python", sys.executable)
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = builder.config("spark.driver.memory", memory)
     for name, value in {**_SETTINGS, **(settings or {})}.items():
         builder = builder.config(name, value)
