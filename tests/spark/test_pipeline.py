@@ -151,12 +151,15 @@ def test_two_pipelines_cannot_have_one_lake(world: World, queue: str, lake: Lake
 
 
 def test_a_failed_stream_is_told_in_one_sentence(world: World, queue: str, lake: Lake) -> None:
-    world.client.create_subscription(queue, "pipeline", start="earliest")
     world.publish(queue, 3)
+    land(world, lake, queue)
+    world.publish(queue, 2, first=3)
     world.client.purge_queue(queue)
 
     with pytest.raises(QueryFailed, match=r"DataLoss: of queue .* 2 messages are gone"):
-        run(world.spark, job(world, lake, queue, starting_offsets=f'{{"{queue}": 1}}'))
+        run(world.spark, job(world, lake, queue))
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(3)]
 
 
 def test_a_run_goes_on_until_it_is_stopped(world: World, queue: str, lake: Lake) -> None:

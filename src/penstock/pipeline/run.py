@@ -41,7 +41,6 @@ class Job:
     max_rows: int | None = None
     schemas: Mapping[str, str] = field(default_factory=dict)
     fail_on_data_loss: bool = True
-    starting_offsets: str = "floor"
 
 
 @dataclass
@@ -96,7 +95,7 @@ def _start(spark: SparkSession, job: Job, feed: Feed, progress: Progress) -> Str
         **job.options,
         "subscribePattern": pattern,
         "subscription": job.subscription,
-        "startingOffsets": job.starting_offsets,
+        "startingOffsets": "floor",
         "failOnDataLoss": str(job.fail_on_data_loss).lower(),
     }
     if job.max_rows is not None:
