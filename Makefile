@@ -18,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test check simulate bench bench-engine bench-http docs clean
+.PHONY: help install serve test check simulate bench bench-engine bench-http bench-spark docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,13 +41,16 @@ check: $(DEV) ## Lint, formatting, types, layers, public names
 simulate: $(DEV) ## Run random histories with faults (SEEDS=2000, or SEED=n for one)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
 
-bench: bench-engine bench-http ## Run every benchmark (CHECK=1 fails where a bar is missed)
+bench: bench-engine bench-http bench-spark ## Run every benchmark (CHECK=1 fails where a bar is missed)
 
 bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.engine $(if $(CHECK),--check) $(ARGS)
 
 bench-http: $(BENCH) ## Measure the service and the client beside their peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.http $(if $(CHECK),--check) $(ARGS)
+
+bench-spark: $(BENCH) ## Measure the Spark source and sink beside Spark's own (CHECK=1 as above)
+	@$(BIN)/python -m benchmarks.spark $(if $(CHECK),--check) $(ARGS)
 
 docs: $(DEV) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
