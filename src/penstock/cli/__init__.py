@@ -33,6 +33,7 @@ class _Commands(LazyGroup):
         "serve": Entry("serve", "serve", "Start the server.", _SERVER),
         "doctor": Entry("doctor", "doctor", "Check a server and this machine.", _SERVER),
         "bench": Entry("bench", "bench", "Put a short load on a running server.", _SERVER),
+        "ingest": Entry("ingest", "app", "Handle ingested messages.", _SERVER),
         "wal": Entry("wal", "app", "Look at, check and repair a data directory.", _SERVER),
         "completion": Entry("completion", "completion", "Print shell completion.", _SHELL),
     }
