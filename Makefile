@@ -7,6 +7,7 @@ SEEDS ?= 2000
 SEED ?=
 ARGS ?=
 CHECK ?=
+JOBS ?= 2
 
 BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
@@ -28,8 +29,8 @@ install: $(DEV) ## Make .venv with everything needed to work on Penstock
 serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--port 9000")
 	@$(BIN)/penstock serve --data "$(DATA)" $(ARGS)
 
-test: $(DEV) ## Run the tests (ARGS="-k wal -x")
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV) ## Run the tests, two at a time (JOBS=0: in one process; ARGS="-k wal -x")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/ruff check .

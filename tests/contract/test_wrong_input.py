@@ -575,7 +575,7 @@ async def test_the_result_of_a_publish_says_what_it_holds(broker: Broker, queue:
 
 @pytest.mark.over_restarts
 async def test_a_record_that_is_no_event_is_reported_with_its_file_and_offset(
-    world: World, broker: Broker, queue: str, clock: ManualClock, tmp_path: Path
+    world: World, queue: str, clock: ManualClock, directory: Path, tmp_path: Path
 ) -> None:
     """Were one written all the same, by a defect or by another hand."""
     store: Any = world.store
@@ -583,7 +583,7 @@ async def test_a_record_that_is_no_event_is_reported_with_its_file_and_offset(
         ev.Nacked(at_ns=0, subscription_id=2, indexes=[], due_ns=[], reason=b"x")  # type: ignore[arg-type]
     )
     await store.tick()
-    shutil.copytree(tmp_path / "data", tmp_path / "damaged")
+    shutil.copytree(directory, tmp_path / "damaged")
     with pytest.raises(CorruptLog, match="penstock wal repair") as caught:
         await WalStore.open(DiskFiles(tmp_path / "damaged"), clock=clock)
     assert caught.value.file == file_name(segment_of(place.locator))

@@ -130,8 +130,9 @@ class LightQ:
         return Response(_OK)
 
     async def batch_ack(self, request: Request) -> Response:
+        group = _group(request)
         ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
-        outcomes = await self._ack(_group(request), ids) if ids else []
+        outcomes = await self._ack(group, ids) if ids else []
         return answer(_OK, sum(outcome is not Outcome.NOT_FOUND for outcome in outcomes))
 
     async def _ack(self, group: str, ids: list[str]) -> list[Outcome]:

@@ -41,9 +41,9 @@ MAX_WAIT_SECONDS = 20
 MAX_PAGE = 1000
 
 # The largest whole number that every JSON reader keeps exactly.
-_MAX_NUMBER = 2**53 - 1
+MAX_NUMBER = 2**53 - 1
 
-Index = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
+Index = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Time = Annotated[datetime, Meta(tz=True)]
 Targets = Annotated[list[str], Meta(max_length=MAX_BATCH_MESSAGES)]
 Start = int | str
@@ -94,8 +94,8 @@ def settings_of(form: msgspec.Struct, config: type[msgspec.Struct]) -> dict[str,
         value = getattr(form, name)
         if value is UNSET:
             continue
-        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
-            raise InvalidArgument(f"{name} is {value}: use at most {_MAX_NUMBER}")
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
+            raise InvalidArgument(f"{name} is {value}: use at most {MAX_NUMBER}")
         found[name] = value
     return found
 
