@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.core.callback import CallbackState, CallbackTarget, News
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -367,7 +367,7 @@ class Broker:
         check_seconds("seconds", seconds)
         return await self._store.wait(queue, subscription, seconds)
 
-    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> int:
+    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> News:
         """Sleep until messages came within reach of the subscription; see `Store.wait_news`."""
         _check_names(queue, subscription)
         check_whole("seen", seen)

@@ -7,6 +7,7 @@ import ipaddress
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -21,6 +22,7 @@ from penstock.errors import InvalidArgument
 from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.logs import configure_logs
+from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
@@ -120,12 +122,37 @@ async def serve(settings: Settings) -> None:
                 ssl_certfile=settings.tls_certificate,
                 ssl_keyfile=settings.tls_key,
             )
+            dispatcher = _dispatcher(broker, settings)
+            await dispatcher.start()
             logger.info("serving", url=_url(settings, listener), data=settings.data)
-            await _Server(config, broker, settings.receive_seconds).serve([listener])
-            logger.info("stopping")
+            try:
+                await _Server(config, broker, settings.receive_seconds).serve([listener])
+                logger.info("stopping")
+            finally:
+                await dispatcher.close()
     finally:
         listener.close()
     logger.info("stopped")
+
+
+def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
+    allowed = parse_networks(settings.callback_allow)
+    if _is_loopback(settings.host):
+        # Whoever can define a callback is on this machine already.
+        allowed += LOOPBACK
+    tls: ssl.SSLContext | bool = settings.callback_verify_tls
+    if tls and settings.callback_ca is not None:
+        try:
+            tls = ssl.create_default_context(cafile=settings.callback_ca)
+        except OSError as exc:
+            raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
+    return Dispatcher(
+        broker,
+        allowed=allowed,
+        workers=settings.callback_workers,
+        lease_seconds=settings.callback_lease_seconds,
+        tls=tls,
+    )
 
 
 def _listen(settings: Settings) -> socket.socket:

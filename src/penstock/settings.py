@@ -61,6 +61,14 @@ class Settings(BaseSettings):
     # A request that has not arrived by then is given up.
     receive_seconds: float = _setting("receive_seconds", 30, gt=0)
 
+    # Callbacks: networks that may be called although they are not public, separated by commas;
+    # calls at once; how soon a message comes again whose server died; certificates to trust.
+    callback_allow: str = _setting("callback_allow", "")
+    callback_workers: int = _setting("callback_workers", 1000, ge=1)
+    callback_lease_seconds: float = _setting("callback_lease_seconds", 15, ge=0.1, le=3600)
+    callback_ca: str | None = _setting("callback_ca", None)
+    callback_verify_tls: bool = _setting("callback_verify_tls", True)
+
     tls_certificate: str | None = _setting("tls_certificate", None)
     tls_key: str | None = _setting("tls_key", None)
 
