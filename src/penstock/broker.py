@@ -22,8 +22,9 @@ from penstock.core.config import (
     check_text,
     check_whole,
 )
+from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
-from penstock.core.publishing import PublishResult, prepare
+from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import (
     Outcome,
     Target,
@@ -35,6 +36,7 @@ from penstock.core.stats import QueueStats
 from penstock.errors import InvalidArgument, InvalidName, MessageNotFound
 from penstock.storage import base
 from penstock.storage.base import Store
+from penstock.storage.block import Chunk
 
 __all__ = ["Broker", "Callbacks"]
 
@@ -204,10 +206,15 @@ class Broker:
 
     # Messages.
 
-    async def publish(self, queue: str, messages: Sequence[NewMessage | bytes]) -> PublishResult:
-        """Store a batch, all of it or nothing. The result states index, id and durability."""
+    async def publish(
+        self, queue: str, messages: Sequence[NewMessage | bytes] | NewBatch
+    ) -> PublishResult:
+        """Store a batch, all of it or nothing. The result states index, id and durability.
+
+        A batch that `prepare` made is taken as it is: it can be made in a thread.
+        """
         _check_names(queue)
-        batch = prepare(messages)
+        batch = messages if isinstance(messages, NewBatch) else prepare(messages)
         if not batch.bodies:
             raise InvalidArgument("there are no messages in the batch: pass at least one")
         return await self._store.publish(queue, batch)
@@ -323,6 +330,16 @@ class Broker:
         check_whole("start", start)
         check_whole("limit", limit, 1)
         return await self._store.read(queue, start, limit)
+
+    async def scan(
+        self, queue: str, start: int, stop: int, *, most_bytes: int = MAX_BATCH_BYTES
+    ) -> Chunk:
+        """Messages of an index range in bulk; see `penstock.storage.base.Store.scan`."""
+        _check_names(queue)
+        check_whole("start", start, 0)
+        check_whole("stop", stop, 0)
+        check_whole("most_bytes", most_bytes, 0)
+        return await self._store.scan(queue, start, stop, most_bytes)
 
     async def view(
         self,

@@ -10,7 +10,8 @@
     │   ├── InvalidReceipt          invalid_receipt
     │   ├── InvalidDependency       invalid_dependency
     │   ├── MessageTooLarge         message_too_large
-    │   └── BatchTooLarge           batch_too_large
+    │   ├── BatchTooLarge           batch_too_large
+    │   └── MissingExtra            missing_extra
     ├── NotFound
     │   ├── QueueNotFound           queue_not_found
     │   ├── SubscriptionNotFound    subscription_not_found
@@ -54,6 +55,7 @@ __all__ = [
     "InvalidRequest",
     "MessageNotFound",
     "MessageTooLarge",
+    "MissingExtra",
     "NewerFormat",
     "NotFound",
     "NotHeld",
@@ -126,6 +128,12 @@ class BatchTooLarge(InvalidRequest):
     """One request holds more messages or bytes than a batch may."""
 
     code = "batch_too_large"
+
+
+class MissingExtra(InvalidRequest):
+    """It needs a package that is not installed; the text names the extra that brings it."""
+
+    code = "missing_extra"
 
 
 class NotFound(PenstockError):

@@ -332,6 +332,12 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_WHOLE, lambda b, v: b.read(QUEUE, v)),
         each((0, -1, *NOT_WHOLE), lambda b, v: b.read(QUEUE, 0, v)),
     ],
+    "scan": [
+        each(NOT_NAMES, lambda b, v: b.scan(v, 0, 1)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, v, 1)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, 0, v)),
+        each((-1, *NOT_WHOLE), lambda b, v: b.scan(QUEUE, 0, 1, most_bytes=v)),
+    ],
     "view": [
         each(NOT_NAMES, lambda b, v: b.view(v)),
         each(NOT_NAMES, lambda b, v: b.view(QUEUE, v)),

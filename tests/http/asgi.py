@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -30,17 +31,7 @@ class InProcess:
         name: str = "user",
         **headers: str,
     ) -> Answer:
-        passwords = {"user": "password", "admin": "adminpassword"}
-        given = {"authorization": basic(name, passwords[name]), "content-length": str(len(body))}
-        given |= headers
-        scope: dict[str, Any] = {
-            "type": "http",
-            "method": method,
-            "path": path,
-            "raw_path": path.encode(),
-            "query_string": query.encode(),
-            "headers": [(key.lower().encode(), value.encode()) for key, value in given.items()],
-        }
+        scope = _scope(method, path, query, name, {"content-length": str(len(body)), **headers})
         sent: list[Any] = []
 
         async def receive() -> dict[str, Any]:
@@ -53,6 +44,44 @@ class InProcess:
         found = {key.decode().lower(): value.decode() for key, value in sent[0]["headers"]}
         content = b"".join(message.get("body", b"") for message in sent[1:])
         return Answer(sent[0]["status"], found, content)
+
+    async def stream(
+        self, method: str, path: str, *, leave_after: int | None, name: str = "user", **headers: str
+    ) -> list[bytes]:
+        """The parts of an answer. The client may go away after some of them."""
+        parts: list[bytes] = []
+        is_gone = asyncio.Event()
+        requests = [{"type": "http.request", "body": b"", "more_body": False}]
+
+        async def receive() -> dict[str, Any]:
+            if requests:
+                return requests.pop()
+            await is_gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: dict[str, Any]) -> None:
+            parts.append(message.get("body", b""))
+            if len(parts) == leave_after:
+                is_gone.set()
+            await asyncio.sleep(0)
+
+        await self._app(_scope(method, path, "", name, headers), receive, send)
+        return parts
+
+
+def _scope(
+    method: str, path: str, query: str, name: str, headers: dict[str, str]
+) -> dict[str, Any]:
+    passwords = {"user": "password", "admin": "adminpassword"}
+    given = {"authorization": basic(name, passwords[name]), **headers}
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query.encode(),
+        "headers": [(key.lower().encode(), value.encode()) for key, value in given.items()],
+    }
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Batch", "Timeline"]
+__all__ = ["Batch", "Places", "Timeline"]
 
 # Dead entries are cut off the front only once there are this many, and as many as live ones.
 _CUT = 1024
@@ -20,6 +20,14 @@ class Batch(NamedTuple):
     created_ns: int
     locator: int
     length: int
+
+
+class Places(NamedTuple):
+    """Locators and lengths of consecutive batches, and the index up to which they go."""
+
+    locators: array[int]
+    lengths: array[int]
+    stop: int
 
 
 class Timeline:
@@ -68,6 +76,18 @@ class Timeline:
         """The batches that hold any of the indexes ``[start, stop)``, ascending."""
         low = max(self._at(start), self._dead)
         return self._batches(low, bisect_left(self._firsts, stop, low))
+
+    def places(self, start: int, stop: int, most_bytes: int) -> Places:
+        """Where the messages ``[start, stop)`` are, in columns: for those who read very many.
+
+        It ends early before the batch that would begin beyond ``most_bytes``.
+        """
+        low = max(self._at(start), self._dead)
+        high = bisect_left(self._firsts, stop, low)
+        if low < high:
+            high = bisect_right(self._before, self._before[low] + most_bytes, low + 1, high)
+        end = self._firsts[high] if high < len(self._firsts) else stop
+        return Places(self._locators[low:high], self._lengths[low:high], min(stop, end))
 
     def created_ns(self, index: int) -> int | None:
         """None when the index lies before the first batch kept."""

@@ -18,6 +18,7 @@ _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     errors.BatchTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    errors.MissingExtra: HTTPStatus.NOT_ACCEPTABLE,
     errors.NotFound: HTTPStatus.NOT_FOUND,
     errors.Conflict: HTTPStatus.CONFLICT,
     errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,

@@ -19,6 +19,7 @@ from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
+from penstock.storage.block import Chunk
 
 __all__ = [
     "Ack",
@@ -210,6 +211,14 @@ class Store(Protocol):
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
         """Messages by index, without touching anybody's progress. Skips what is gone."""
+        ...
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        """As `read`, but in bulk, for those who read very many: a part of ``[start, stop)``.
+
+        It holds one message at least if there is one, and ends with the publish that reaches
+        ``most_bytes``. The event loop is not held up, however much that is.
+        """
         ...
 
     async def view(

@@ -38,6 +38,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.storage import base
+from penstock.storage.block import Chunk
 from penstock.storage.gathering import Gathering
 from penstock.storage.reader import MessageReader, MessageSource
 from penstock.storage.waiters import Waiters
@@ -328,6 +329,13 @@ class EmbeddedStore:
         found = self.machine.queue(queue)
         start = max(start, found.first)
         return await self._read(found, [(start, min(start + limit, found.next))])
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        self._now()
+        found = self.machine.queue(queue)
+        with suppress(StorageFailed):
+            await self._commit()
+        return await self._reader.scan(found, start, stop, most_bytes)
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int

@@ -7,7 +7,9 @@ from random import Random
 from penstock.clock import Clock, SystemClock
 from penstock.core.events import DeadLettered, Event, Published, QueueDeleted, QueuePurged, Trimmed
 from penstock.core.machine import Machine, Place
+from penstock.core.timeline import Places
 from penstock.storage.base import Durability
+from penstock.storage.block import Block, block_of
 from penstock.storage.embedded import EmbeddedStore
 
 __all__ = ["MemoryStore"]
@@ -66,6 +68,10 @@ class _MemoryJournal:
 
     async def load(self, place: Place) -> Event:
         return self._events[place.locator]
+
+    async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
+        events = (self._events[locator] for locator in places.locators)
+        return [block_of(event) for event in events if isinstance(event, Published)]
 
     async def close(self) -> None:
         self._events.clear()

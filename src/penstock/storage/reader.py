@@ -11,9 +11,14 @@ from penstock.core.machine import Place
 from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
+from penstock.core.timeline import Places
 from penstock.errors import CorruptLog
+from penstock.storage.block import Block, Chunk, message_block
 
 __all__ = ["MessageReader", "MessageSource"]
+
+# How many dead letters are read at a time: each leads to a message elsewhere.
+_LETTERS = 100
 
 
 class MessageSource(Protocol):
@@ -30,6 +35,13 @@ class MessageSource(Protocol):
 
     async def load(self, place: Place) -> Event | None:
         """None when it was never stored, because the storage failed."""
+        ...
+
+    async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
+        """Whole publishes of a queue; those that were never stored, or hold nothing, are left out.
+
+        Nothing of it blocks the event loop.
+        """
         ...
 
 
@@ -65,6 +77,28 @@ class MessageReader:
         """None when any part of it takes I/O."""
         pieces = self._pieces_nowait(queue, runs)
         return None if pieces is None else _messages(queue, pieces)
+
+    async def scan(self, queue: Queue, start: int, stop: int, most_bytes: int) -> Chunk:
+        """Some of the messages ``[start, stop)``, and where to go on."""
+        start, stop = max(start, queue.first), min(stop, queue.next)
+        salt = _salt(queue)
+        if start >= stop:
+            return Chunk([], stop, salt)
+        if queue.source is not None:
+            stop = min(stop, start + _LETTERS)
+            letters = await self.read(queue, [(start, stop)])
+            return Chunk([message_block(letter) for letter in letters], stop, salt)
+        places = queue.timeline.places(start, stop, most_bytes)
+        moves = self._source.moves
+        try:
+            whole = await self._source.load_blocks(queue.id, places)
+        except CorruptLog:
+            # No damage if it was moved or removed while it was being read.
+            if moves == self._source.moves and queue.first <= start:
+                raise
+            return await self.scan(queue, start, stop, most_bytes)
+        parts = [block.within(start, places.stop) for block in whole]
+        return Chunk([part for part in parts if part is not None], places.stop, salt)
 
     async def deliver(self, handout: Handout) -> list[Delivery]:
         queue = handout.subscription.queue

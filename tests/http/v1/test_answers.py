@@ -20,6 +20,7 @@ _ADMIN_ONLY = {
     ("delete", "/v1/queues/{queue}"),
     ("post", "/v1/queues/{queue}/purge"),
     ("post", "/v1/queues/{queue}/subscriptions"),
+    ("put", "/v1/queues/{queue}/subscriptions/{subscription}"),
     ("patch", "/v1/queues/{queue}/subscriptions/{subscription}"),
     ("delete", "/v1/queues/{queue}/subscriptions/{subscription}"),
     ("post", "/v1/queues/{queue}/subscriptions/{subscription}/seek"),

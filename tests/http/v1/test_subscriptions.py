@@ -139,3 +139,30 @@ def test_held_messages_are_listed_and_can_be_released(api: Api, queue: str) -> N
     assert indexes(api, queue, "child") == [1]
     assert api.post(f"{path}/release", {"indexes": [1]}).json["code"] == "not_held"
     assert api.post(f"{path}/release", {"indexes": [9]}).json["code"] == "message_not_found"
+
+
+def test_a_subscription_is_made_if_it_is_not_there(api: Api, queue: str) -> None:
+    fill(api, queue, 3)
+    path = f"{queue}/subscriptions/s"
+
+    first = api.call("PUT", path, {"start": 1, "lease_seconds": 5})
+    fill(api, queue, 1)
+    second = api.call("PUT", path, {"start": "latest", "lease_seconds": 5})
+
+    assert (first.status, second.status) == (201, 200)
+    assert second.json["name"] == "s"
+    assert second.json["config"]["lease_seconds"] == 5
+    assert indexes(api, queue, "s") == [1, 2, 3]
+
+
+def test_one_that_is_there_with_other_settings_is_refused(api: Api, queue: str) -> None:
+    path = f"{queue}/subscriptions/s"
+    api.call("PUT", path, {"filter": "priority > 3"})
+
+    reply = api.call("PUT", path, {"filter": "priority > 4", "max_in_flight": 7})
+
+    assert (reply.status, reply.json["code"]) == (409, "subscription_exists")
+    assert "filter, max_in_flight" in reply.json["detail"]
+    assert api.send("PUT", f"{queue}/subscriptions/default").status == 200
+    assert api.call("PUT", path, {"name": "s"}).status == 400
+    assert api.call("PUT", f"{queue}/subscriptions/bad.name").json["code"] == "invalid_name"

@@ -8,6 +8,8 @@ from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
 from penstock.http.v1.messages import Messages
 from penstock.http.v1.queues import Queues
+from penstock.http.v1.reading import Reading
+from penstock.http.v1.streams import Streams
 from penstock.http.v1.subscriptions import Subscriptions
 
 __all__ = ["native_routes"]
@@ -15,8 +17,10 @@ __all__ = ["native_routes"]
 
 def native_routes(broker: Broker) -> list[Route]:
     """The busiest come first: that is the order in which a path is looked up."""
+    streams = Streams()
     routes = [
-        *Messages(broker).routes(),
+        *Messages(broker, streams).routes(),
+        *Reading(broker, streams).routes(),
         *DeliveryCalls(broker).routes(),
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),

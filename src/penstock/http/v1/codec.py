@@ -14,24 +14,30 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
-from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_PRIORITY
+from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_PRIORITY
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
+    PLAIN,
+    DeadLetter,
     Delivery,
+    Envelope,
     Message,
     NewMessage,
     PublishedMessage,
+    message_id,
     to_datetime,
 )
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, SubscriptionStats
 from penstock.errors import InvalidArgument
+from penstock.storage.block import Chunk
 
 __all__ = [
     "DeadLetterJson",
     "DeliveryJson",
     "MessageJson",
     "NewMessageJson",
+    "chunk_json",
     "delivery_json",
     "message_json",
     "new_message",
@@ -39,6 +45,8 @@ __all__ = [
 
 MAX_WAIT_SECONDS = 20
 MAX_PAGE = 1000
+# An answer ends early when its bodies have this many bytes; the rest is for the next call.
+MAX_ANSWER_BYTES = 16 * MAX_BODY_BYTES
 
 # The largest whole number that every JSON reader keeps exactly.
 MAX_NUMBER = 2**53 - 1
@@ -70,6 +78,14 @@ class NewSubscriptionJson(
     """A subscription to be made. `start`: earliest, latest, an index or a time with a zone."""
 
     name: str
+    start: Start = "latest"
+
+
+class EnsuredSubscriptionJson(
+    SubscriptionConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A subscription that is to be there: as a new one, but its name is in the path."""
+
     start: Start = "latest"
 
 
@@ -262,6 +278,23 @@ def message_json(message: Message) -> MessageJson:
     return MessageJson(**_fields(message))
 
 
+def chunk_json(chunk: Chunk, *, include_body: bool) -> list[MessageJson]:
+    """Takes a while if there are many: in a thread."""
+    forms = []
+    for block in chunk.blocks:
+        bodies = block.each_body() if include_body else [None] * len(block.sizes)
+        for at, body in enumerate(bodies):
+            envelope = PLAIN if block.heads is None else Envelope.decode(block.heads[at])
+            id = message_id(block.created_ns, block.origin + at, chunk.salt)
+            fields = _envelope_fields(block.first + at, id, block.created_ns, envelope)
+            if body is not None:
+                fields |= _body_field(body)
+            if block.letter is not None:
+                fields["dead_letter"] = _letter_json(block.letter)
+            forms.append(MessageJson(**fields))
+    return forms
+
+
 def delivery_json(delivery: Delivery) -> DeliveryJson:
     return DeliveryJson(
         receipt=delivery.receipt,
@@ -272,10 +305,18 @@ def delivery_json(delivery: Delivery) -> DeliveryJson:
 
 
 def _fields(message: Message) -> dict[str, Any]:
-    envelope, letter = message.envelope, message.dead_letter
-    fields = {
-        "index": message.index,
-        "id": message.id,
+    letter = message.dead_letter
+    fields = _envelope_fields(message.index, message.id, message.created_at_ns, message.envelope)
+    fields |= _body_field(message.body)
+    if letter is not None:
+        fields["dead_letter"] = _letter_json(letter)
+    return fields
+
+
+def _envelope_fields(index: int, id: str, created_at_ns: int, envelope: Envelope) -> dict[str, Any]:
+    return {
+        "index": index,
+        "id": id,
         "content_type": envelope.content_type,
         "attributes": envelope.attributes,
         "topic": envelope.topic,
@@ -284,22 +325,26 @@ def _fields(message: Message) -> dict[str, Any]:
         "dedup_key": envelope.dedup_key,
         "not_before": _moment(envelope.not_before_ns),
         "expires_at": _moment(envelope.expires_at_ns),
-        "created_at": to_datetime(message.created_at_ns),
+        "created_at": to_datetime(created_at_ns),
     }
+
+
+def _body_field(body: bytes) -> dict[str, Any]:
     try:
-        fields["body"] = message.body.decode()
+        return {"body": body.decode()}
     except UnicodeDecodeError:
-        fields["body_base64"] = message.body
-    if letter is not None:
-        fields["dead_letter"] = DeadLetterJson(
-            queue=letter.queue,
-            subscription=letter.subscription,
-            index=letter.index,
-            deliveries=letter.deliveries,
-            reason=letter.reason,
-            failed_at=letter.failed_at,
-        )
-    return fields
+        return {"body_base64": body}
+
+
+def _letter_json(letter: DeadLetter) -> DeadLetterJson:
+    return DeadLetterJson(
+        queue=letter.queue,
+        subscription=letter.subscription,
+        index=letter.index,
+        deliveries=letter.deliveries,
+        reason=letter.reason,
+        failed_at=letter.failed_at,
+    )
 
 
 def _moment(time_ns: int | None) -> datetime | None:

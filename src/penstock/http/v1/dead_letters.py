@@ -13,6 +13,7 @@ from penstock.http.auth import Role
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
+    MAX_ANSWER_BYTES,
     MAX_PAGE,
     Discarded,
     LettersJson,
@@ -21,7 +22,6 @@ from penstock.http.v1.codec import (
     message_json,
 )
 from penstock.http.v1.declare import IN_QUEUE, LIMIT, OF_QUEUE, START, form, gives
-from penstock.http.v1.messages import MAX_ANSWER_BYTES
 from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["DeadLetters"]

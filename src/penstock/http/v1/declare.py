@@ -15,6 +15,8 @@ from penstock.http.operation import JSON, Answer, Body, Parameter
 from penstock.http.v1.codec import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
+    "END",
+    "INCLUDE_BODY",
     "IN_QUEUE",
     "IN_SUBSCRIPTION",
     "LIMIT",
@@ -47,6 +49,15 @@ START = Parameter(
     "query",
     "The first index.",
     {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER, "default": 0},
+)
+END = Parameter(
+    "end",
+    "query",
+    "The index to stop before; the end of the queue if absent.",
+    {"type": "integer", "minimum": 0},
+)
+INCLUDE_BODY = Parameter(
+    "include_body", "query", "`false` leaves the bodies out.", {"type": "boolean", "default": True}
 )
 NO_CONTENT = Answer(204, "Done.")
 

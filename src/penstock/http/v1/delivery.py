@@ -13,6 +13,7 @@ from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
+    MAX_ANSWER_BYTES,
     AgainJson,
     DeliveryJson,
     DeliveryList,
@@ -23,7 +24,6 @@ from penstock.http.v1.codec import (
     delivery_json,
 )
 from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
-from penstock.http.v1.messages import MAX_ANSWER_BYTES
 from penstock.http.v1.presence import while_present
 from penstock.http.v1.requests import path_value, read_form
 from penstock.storage import base

@@ -1,125 +1,89 @@
-"""Messages of a queue: publish them, read them by index or id."""
+"""Messages of a queue: publish them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Content, Request, Response
+from blacksheep import Request, Response
 
 from penstock.broker import Broker
 from penstock.core.limits import MAX_BODY_BYTES, MAX_PRIORITY
-from penstock.core.message import DEFAULT_CONTENT_TYPE, Message, NewMessage
+from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage
+from penstock.core.publishing import NewBatch
 from penstock.errors import (
     BatchTooLarge,
     DiskFull,
     InvalidArgument,
-    MessageNotFound,
     MessageTooLarge,
+    MissingExtra,
     QueueFull,
     ReservedQueue,
 )
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
+from penstock.http.operation import Body, Operation, Parameter
 from penstock.http.v1.codec import (
-    MAX_PAGE,
-    MessageJson,
-    MessagePage,
     NewBatchJson,
     NewMessageJson,
     PublishedJson,
-    message_json,
     new_message,
 )
-from penstock.http.v1.declare import IN_QUEUE, LIMIT, OF_QUEUE, START, gives
-from penstock.http.v1.requests import decode, path_value, query_number, time_of
+from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE, gives
+from penstock.http.v1.formats import ARROW, BATCH, NDJSON, load_arrow
+from penstock.http.v1.requests import decode, path_value, time_of
+from penstock.http.v1.streams import Streams
 
-__all__ = ["MAX_ANSWER_BYTES", "Messages"]
+__all__ = ["Messages"]
 
-BATCH = "application/vnd.penstock.batch+json"
-NDJSON = "application/x-ndjson"
-
-# An answer ends early when its bodies have this many bytes; the rest is on the next page.
-MAX_ANSWER_BYTES = 16 * MAX_BODY_BYTES
 # A full batch as base64, and its field names.
 _BATCH_BYTES = 24 * MAX_BODY_BYTES
-_CHUNK = 64
 
 _TAG = "messages"
 _PREFIX = b"penstock-"
 _ATTRIBUTE = b"penstock-attribute-"
 _OCTETS = DEFAULT_CONTENT_TYPE.encode()
-_MAX_INDEX = 2**53 - 1
 
 _batch = msgspec.json.Decoder(NewBatchJson)
 _line = msgspec.json.Decoder(NewMessageJson)
-_encoder = msgspec.json.Encoder()
 
 
 class Messages:
     """Handlers, one a call."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
+        self._streams = streams
 
     def routes(self) -> list[Route]:
-        every = "/v1/queues/{queue}/messages"
-        return [
-            Route("POST", every, self.publish, limit="push", operation=_PUBLISH),
-            Route("GET", every, self.read, operation=_READ),
-            Route("GET", f"{every}/{{id}}", self.show, operation=_SHOW),
-        ]
+        path = "/v1/queues/{queue}/messages"
+        return [Route("POST", path, self.publish, limit="push", operation=_PUBLISH)]
 
     async def publish(self, request: Request) -> Response:
         stated = request.get_first_header(b"content-type")
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
         if kind == b"application/vnd.penstock.batch+json":
-            messages = await _read_batch(request)
+            messages: Sequence[NewMessage] | NewBatch = await _read_batch(request)
         elif kind == b"application/x-ndjson":
             messages = await _read_lines(request)
+        elif kind == b"application/vnd.apache.arrow.stream":
+            messages = await self._read_arrow(request)
         else:
             messages = [await _read_single(request, stated)]
         published = await self._broker.publish(path_value(request, "queue"), messages)
         body = PublishedJson(durability=published.durability, messages=list(published))
         return answer(HTTPStatus.CREATED, body)
 
-    async def read(self, request: Request) -> Response:
-        queue = path_value(request, "queue")
-        start = query_number(request, "start", 0, low=0, high=_MAX_INDEX)
-        limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
-        stats = await self._broker.queue_stats(queue)
-        at = max(start, stats.first_index)
-        stop = min(at + limit, stats.next_index)
-        messages: list[Message] = []
-        size = 0
-        while at < stop and size < MAX_ANSWER_BYTES:
-            chunk = await self._broker.read(queue, at, min(_CHUNK, stop - at))
-            size += sum(len(message.body) for message in chunk)
-            messages += chunk
-            at += _CHUNK
-        at = min(at, stop)
-        following = at if start < at < stats.next_index else None
-        forms = [message_json(message) for message in messages]
-        if NDJSON.encode() in (request.get_first_header(b"accept") or b""):
-            return _lines(forms, following)
-        return answer(HTTPStatus.OK, MessagePage(messages=forms, next=following))
-
-    async def show(self, request: Request) -> Response:
-        message = await self._broker.get(path_value(request, "queue"), path_value(request, "id"))
-        return answer(HTTPStatus.OK, message_json(message))
+    async def _read_arrow(self, request: Request) -> NewBatch:
+        rows = await self._streams.run(load_arrow, "rows")
+        data = await _read_many(request)
+        batch: NewBatch = await self._streams.run(rows.read_batch, data)
+        return batch
 
 
-def _lines(forms: list[MessageJson], following: int | None) -> Response:
-    content = Content(NDJSON.encode(), _encoder.encode_lines(forms))
-    response = Response(HTTPStatus.OK, content=content)
-    if following is not None:
-        response.add_header(b"Penstock-Next", str(following).encode())
-    return response
-
-
-# The three ways to publish.
+# The ways to publish.
 
 
 async def _read_single(request: Request, content_type: bytes | None) -> NewMessage:
@@ -273,41 +237,27 @@ _PUBLISH = Operation(
         _header("Penstock-Group-Key", "Its group, in which a FIFO queue keeps order."),
         _header("Penstock-Dedup-Key", "A second one with this key is not stored."),
     ),
-    Body({"*/*": {}, BATCH: NewBatchJson, NDJSON: {"type": "string"}}, required=False),
+    Body(
+        {
+            "*/*": {},
+            BATCH: NewBatchJson,
+            NDJSON: {"type": "string"},
+            ARROW: {"type": "string", "format": "binary"},
+        },
+        required=False,
+    ),
     (
         *OF_QUEUE,
         MessageTooLarge,
         BatchTooLarge,
+        MissingExtra,
         QueueFull,
         ReservedQueue,
         DiskFull,
     ),
-    "Of any content type but two, the body is one message, which the `Penstock-` headers complete; "
-    "`Penstock-Attribute-<name>` is an attribute, its name in lower case. "
-    f"`{BATCH}` holds many messages, and so does `{NDJSON}`, one a line. "
+    "Of any content type but three, the body is one message, which the `Penstock-` headers "
+    "complete; `Penstock-Attribute-<name>` is an attribute, its name in lower case. "
+    f"`{BATCH}` holds many messages, and so does `{NDJSON}`, one a line, "
+    f"and `{ARROW}`, one a row. "
     "All of a batch is stored, or nothing.",
-)
-_READ = Operation(
-    "Read messages by index",
-    _TAG,
-    (
-        Answer(
-            200,
-            "One page. It ends early at 16 MiB.",
-            {JSON: MessagePage, NDJSON: {"type": "string"}},
-            {"Penstock-Next": "With NDJSON: the `start` of the next page, if there is one."},
-        ),
-    ),
-    (*IN_QUEUE, START, LIMIT),
-    None,
-    OF_QUEUE,
-    f"Nobody's progress is touched. With `Accept: {NDJSON}` there is one message a line.",
-)
-_SHOW = Operation(
-    "Read one message by its id",
-    _TAG,
-    gives(MessageJson, "The message."),
-    (*IN_QUEUE, Parameter("id", "path", "The message's id.", {"type": "string"}, required=True)),
-    None,
-    (*OF_QUEUE, MessageNotFound),
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar, cast
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
 
 from blacksheep import Request
 
-__all__ = ["while_present"]
+__all__ = ["Presence", "while_present"]
 
 Result = TypeVar("Result")
 
@@ -34,9 +35,39 @@ async def while_present(
 
 
 async def _cancel_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
-    receive = getattr(request.content, "receive", None)
-    if receive is None:
-        return
-    event = await cast(Callable[[], Awaitable[dict[str, Any]]], receive)()
-    if event["type"] == "http.disconnect":
+    receive = _receiver(request)
+    if receive is not None and (await receive())["type"] == "http.disconnect":
         task.cancel()
+
+
+def _receiver(request: Request) -> Callable[[], Awaitable[dict[str, Any]]] | None:
+    """Gives what comes next on the connection; None if nothing can come any more."""
+    receive = getattr(request.content, "receive", None)
+    return cast(Callable[[], Awaitable[dict[str, Any]]] | None, receive)
+
+
+class Presence:
+    """Whether the client of a request is still there, for a work of many steps."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self._watch: asyncio.Task[None] | None = None
+        self.is_there = True
+
+    def __enter__(self) -> Self:
+        self._watch = asyncio.get_running_loop().create_task(self._look())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def _look(self) -> None:
+        receive = _receiver(self._request)
+        while receive is not None and self.is_there:
+            self.is_there = (await receive())["type"] != "http.disconnect"

@@ -18,7 +18,16 @@ from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
 
-__all__ = ["decode", "path_value", "query_number", "query_text", "read_form", "start_of", "time_of"]
+__all__ = [
+    "decode",
+    "path_value",
+    "query_flag",
+    "query_number",
+    "query_text",
+    "read_form",
+    "start_of",
+    "time_of",
+]
 
 Form = TypeVar("Form")
 
@@ -46,6 +55,15 @@ def query_number(request: Request, name: str, default: int, *, low: int, high: i
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and low <= int(text) <= high):
         raise InvalidArgument(f"{name} is {text[:40]!r}: use a number from {low} to {high}")
     return int(text)
+
+
+def query_flag(request: Request, name: str, *, default: bool) -> bool:
+    text = query_text(request, name)
+    if text is None:
+        return default
+    if text not in ("true", "false"):
+        raise InvalidArgument(f"{name} is {text[:40]!r}: use true or false")
+    return text == "true"
 
 
 async def read_form(request: Request, decoder: msgspec.json.Decoder[Form]) -> Form:

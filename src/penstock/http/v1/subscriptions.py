@@ -27,6 +27,7 @@ from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
     MAX_PAGE,
     DefinedSubscription,
+    EnsuredSubscriptionJson,
     HeldJson,
     NewSubscriptionJson,
     ReleaseJson,
@@ -52,6 +53,7 @@ __all__ = ["Subscriptions"]
 
 _TAG = "subscriptions"
 _new_subscription = msgspec.json.Decoder(NewSubscriptionJson)
+_ensured_subscription = msgspec.json.Decoder(EnsuredSubscriptionJson)
 _changes = msgspec.json.Decoder(SubscriptionChangesJson)
 _seek = msgspec.json.Decoder(SeekJson)
 _release = msgspec.json.Decoder(ReleaseJson)
@@ -71,6 +73,7 @@ class Subscriptions:
             Route("GET", every, self.list, operation=_LIST),
             Route("POST", every, self.create, admin, operation=_CREATE),
             Route("GET", one, self.show, operation=_SHOW),
+            Route("PUT", one, self.ensure, admin, operation=_ENSURE),
             Route("PATCH", one, self.alter, admin, operation=_ALTER),
             Route("DELETE", one, self.delete, admin, operation=_DELETE),
             Route("POST", f"{one}/seek", self.seek, admin, operation=_SEEK),
@@ -93,6 +96,20 @@ class Subscriptions:
             queue, new.name, config, start=start_of(new.start)
         )
         return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
+
+    async def ensure(self, request: Request) -> Response:
+        """Whoever comes first makes it; others find it as they would have made it."""
+        queue, name = _names(request)
+        new = await read_form(request, _ensured_subscription)
+        config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
+        start = start_of(new.start)
+        try:
+            secret = await self._broker.create_subscription(queue, name, config, start=start)
+        except SubscriptionExists:
+            stats = await self._stats(queue, name)
+            _check_same(stats, config)
+            return answer(HTTPStatus.OK, stats)
+        return answer(HTTPStatus.CREATED, await self._defined(queue, name, secret))
 
     async def show(self, request: Request) -> Response:
         return answer(HTTPStatus.OK, await self._stats(*_names(request)))
@@ -149,6 +166,20 @@ class Subscriptions:
         raise SubscriptionNotFound(f"queue {queue!r} has no subscription {name!r}")
 
 
+def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
+    """Raises `SubscriptionExists`. Whether it is paused is no setting, but how it is just now."""
+    differing = [
+        name
+        for name in SubscriptionConfig.__struct_fields__
+        if name != "paused" and getattr(found.config, name) != getattr(wanted, name)
+    ]
+    if differing:
+        raise SubscriptionExists(
+            f"the subscription {found.name!r} is there with other settings: "
+            f"{', '.join(differing)}; alter it, or ask for it as it is"
+        )
+
+
 def _names(request: Request) -> tuple[str, str]:
     return path_value(request, "queue"), path_value(request, "subscription")
 
@@ -175,6 +206,25 @@ _CREATE = Operation(
         SubscriptionExists,
         ReservedQueue,
     ),
+)
+_ENSURE = Operation(
+    "Create a subscription if it is not there",
+    _TAG,
+    (
+        *gives(SubscriptionStats, "It was there, with the same settings."),
+        *gives(DefinedSubscription, "It was made.", 201),
+    ),
+    IN_SUBSCRIPTION,
+    form(EnsuredSubscriptionJson, required=False),
+    (
+        *OF_QUEUE,
+        InvalidName,
+        InvalidFilter,
+        InvalidDependency,
+        SubscriptionExists,
+        ReservedQueue,
+    ),
+    "One that is there keeps its position, whatever `start` says.",
 )
 _SHOW = Operation(
     "Look at a subscription",

@@ -31,8 +31,17 @@ import msgspec
 from penstock.core import events as ev
 from penstock.core.message import PLAIN, Envelope
 from penstock.errors import NewerFormat
+from penstock.storage.block import Block
 
-__all__ = ["PUBLISHED", "UNREADABLE", "decode", "decode_published", "encode", "kind_name"]
+__all__ = [
+    "PUBLISHED",
+    "UNREADABLE",
+    "decode",
+    "decode_block",
+    "decode_published",
+    "encode",
+    "kind_name",
+]
 
 PUBLISHED = 30
 
@@ -137,3 +146,22 @@ def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
         filter_errors=errors,
         bodies=bodies,
     )
+
+
+def decode_block(payload: memoryview) -> tuple[int, Block]:
+    """The id of the queue, and the messages as they lie there: nothing of them is copied."""
+    queue_id, first, at_ns, count, has_heads, extra_size = _HEADER.unpack_from(payload)
+    at = _HEADER.size
+    sizes = array("I", payload[at : at + 4 * count].tobytes())
+    at += 4 * count
+    heads: list[memoryview] | None = None
+    if has_heads:
+        head_sizes = unpack_from(f"<{count}I", payload, at)
+        at += 4 * count + extra_size
+        heads = []
+        for size in head_sizes:
+            heads.append(payload[at : at + size])
+            at += size
+    else:
+        at += extra_size
+    return queue_id, Block(first, first, at_ns, sizes, payload[at:], heads)

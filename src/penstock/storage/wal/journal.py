@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 from penstock.core.events import Event
 from penstock.core.machine import Place
-from penstock.errors import CorruptLog, StorageError, StorageFailed
+from penstock.core.timeline import Places
+from penstock.errors import StorageFailed
 from penstock.storage.base import Durability
+from penstock.storage.block import Block
 from penstock.storage.wal import codec
+from penstock.storage.wal.bulk import failed_read, read_blocks, unreadable
 from penstock.storage.wal.committer import Committer
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
@@ -18,6 +23,10 @@ from penstock.storage.wal.record import HEADER_BYTES, MARK_BYTES, Ending, Record
 from penstock.storage.wal.segment import file_name, offset_of, segment_of
 
 __all__ = ["WalJournal"]
+
+# Threads that read in bulk. They are busy with the interpreter more than with the disk, and each
+# one more would be one more that the event loop has to take turns with.
+_BULK_THREADS = 2
 
 
 class WalJournal:
@@ -35,6 +44,7 @@ class WalJournal:
         self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
         self._room = 0  # for messages; counted down, so that the log need not be asked each time
         self._segment = 0
+        self._bulk = ThreadPoolExecutor(_BULK_THREADS, thread_name_prefix="penstock-log-reader")
         self.durability: Durability = "fsync" if log.sync_mode is SyncMode.ALWAYS else "memory"
 
     def append(self, event: Event) -> Place:
@@ -93,7 +103,7 @@ class WalJournal:
         try:
             data = self._files.read_at_nowait(name, offset, place.length)
         except OSError as exc:
-            raise _failed_read(exc, name, offset) from exc
+            raise failed_read(exc, name, offset) from exc
         if data is None:
             return None
         return self._decoded(place, decode(memoryview(data)), name)
@@ -110,10 +120,21 @@ class WalJournal:
         try:
             data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
         except OSError as exc:
-            raise _failed_read(exc, name, offset) from exc
+            raise failed_read(exc, name, offset) from exc
         # What was moved in the meantime has left its place to others.
         is_current = moves == self.moves
         return self._decoded(place, decode(memoryview(data)), name, remember=is_current)
+
+    async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
+        count = bisect_left(places.locators, self._log.written)  # beyond it, they were refused
+        locators, lengths = places.locators[:count], places.lengths[:count]
+        if not locators:
+            return []
+        segments = range(segment_of(locators[0]), segment_of(locators[-1]) + 1)
+        names = {number: self.packs.get(number) or file_name(number) for number in segments}
+        return await asyncio.get_running_loop().run_in_executor(
+            self._bulk, read_blocks, self._files, names, locators, lengths, queue_id
+        )
 
     def _where(self, place: Place) -> tuple[str, int]:
         segment = segment_of(place.locator)
@@ -123,7 +144,7 @@ class WalJournal:
         self, place: Place, record: Record | Ending, name: str, *, remember: bool = True
     ) -> Event:
         if isinstance(record, Ending):
-            raise _unreadable(name, offset_of(place.locator))
+            raise unreadable(name, offset_of(place.locator))
         if record.kind != codec.PUBLISHED:
             return codec.decode(record.kind, record.payload)
         event = codec.decode_published(record.payload, with_bodies=True)
@@ -140,23 +161,5 @@ class WalJournal:
 
     async def close(self) -> None:
         await self._committer.stop()
+        self._bulk.shutdown(wait=False, cancel_futures=True)
         self._cache.clear()
-
-
-def _failed_read(exc: OSError, name: str, offset: int) -> StorageError:
-    """Only a file that is missing is damage: other failures say nothing about what it holds."""
-    if isinstance(exc, FileNotFoundError):
-        return _unreadable(name, offset)
-    return StorageError(
-        f"the record at offset {offset} of {name} could not be read now ({exc.strerror or exc}): "
-        "try again"
-    )
-
-
-def _unreadable(name: str, offset: int) -> CorruptLog:
-    return CorruptLog(
-        f"the record at offset {offset} of {name} is damaged: restore the file from a backup, or "
-        "run `penstock wal repair` to keep what is readable",
-        file=name,
-        offset=offset,
-    )

@@ -1,0 +1,39 @@
+"""The forms in which many messages travel: their content types, and what they need installed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from blacksheep import Request
+
+from penstock.errors import MissingExtra
+
+__all__ = ["ARROW", "BATCH", "NDJSON", "load_arrow", "wanted"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+BATCH = "application/vnd.penstock.batch+json"
+NDJSON = "application/x-ndjson"
+
+
+def wanted(request: Request) -> str | None:
+    """The stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
+    accepted = request.get_first_header(b"accept") or b""
+    for kind in (ARROW, NDJSON):
+        if kind.encode() in accepted.lower():
+            return kind
+    return None
+
+
+def load_arrow(part: str) -> ModuleType:
+    """The module that makes Arrow (`columns`), or reads it (`rows`). Raises `MissingExtra`.
+
+    The first time it takes a while: in a thread.
+    """
+    try:
+        return import_module(f"penstock.http.v1.arrow_{part}")
+    except ImportError as exc:
+        raise MissingExtra(
+            "Arrow needs pyarrow, which this server does not have: install penstock[arrow], "
+            "or use JSON or NDJSON"
+        ) from exc

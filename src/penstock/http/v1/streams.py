@@ -1,0 +1,110 @@
+"""Answers of any length: put together piece by piece, off the event loop, as fast as they are read.
+
+What a stream holds at a time is bounded: one part of the queue, and what was made of it. A client
+that stops reading stops the work; one that goes away ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+from typing import TypeVar
+
+from blacksheep import Request, Response, StreamedContent
+
+from penstock.broker import Broker
+from penstock.errors import QueueNotFound
+from penstock.http.v1.presence import Presence
+from penstock.storage.block import Chunk
+
+__all__ = ["Range", "Streams"]
+
+# A part of a stream. Larger ones cost less each, and hold up others for longer.
+_ROWS = 8192
+_BYTES = 1024 * 1024
+# What is written at once.
+_WRITE_BYTES = 256 * 1024
+_THREADS = 2
+
+Made = TypeVar("Made")
+Taken = TypeVar("Taken")
+Encode = Callable[[Chunk], bytes | memoryview]
+
+
+class Range:
+    """The messages ``start <= index < stop`` of a queue, part by part."""
+
+    def __init__(self, broker: Broker, queue: str, start: int, stop: int) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._at = start
+        self._stop = stop
+        self._salt: int | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._at >= self._stop
+
+    @property
+    def at(self) -> int:
+        """The index that comes next."""
+        return self._at
+
+    async def read(self) -> Chunk:
+        """The next part. Raises `QueueNotFound` when the queue is another one by now."""
+        stop = min(self._stop, self._at + _ROWS)
+        chunk = await self._broker.scan(self._queue, self._at, stop, most_bytes=_BYTES)
+        if self._salt not in (None, chunk.salt):
+            raise QueueNotFound(f"queue {self._queue!r} was deleted and made anew: start again")
+        self._salt = chunk.salt
+        self._at = chunk.next
+        return chunk
+
+
+class Streams:
+    """Runs what takes the processor for long in threads of its own, few of them.
+
+    They take turns with the event loop, so each one more would make it slower.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-encoder")
+
+    async def run(self, function: Callable[[Taken], Made], argument: Taken) -> Made:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, argument)
+
+    async def answer(
+        self,
+        request: Request,
+        content_type: str,
+        rows: Range,
+        encode: Encode,
+        *,
+        before: bytes = b"",
+        after: bytes = b"",
+    ) -> Response:
+        """``encode`` makes bytes of a part; ``before`` and ``after`` frame all of them.
+
+        What is wrong with the first part is told as an error. Later the connection is cut, and
+        the answer with it.
+        """
+        first = await rows.read() if not rows.is_done else None
+
+        async def parts() -> AsyncIterator[bytes]:
+            if before:
+                yield before
+            chunk = first
+            with Presence(request) as client:
+                while chunk is not None and client.is_there:
+                    if chunk.blocks:
+                        data = memoryview(await self.run(encode, chunk))
+                        for at in range(0, len(data), _WRITE_BYTES):
+                            yield bytes(data[at : at + _WRITE_BYTES])
+                    chunk = None if rows.is_done else await rows.read()
+            if after:
+                yield after
+
+        content = StreamedContent(content_type.encode(), parts)
+        return Response(HTTPStatus.OK, content=content)

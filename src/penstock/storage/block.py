@@ -1,0 +1,95 @@
+"""Messages in bulk: as the log keeps them, for those who read very many and want columns."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import NamedTuple
+
+from penstock.core.events import Published
+from penstock.core.message import DeadLetter, Message
+
+__all__ = ["Block", "Chunk", "block_of", "message_block"]
+
+
+class Block(NamedTuple):
+    """Consecutive messages of one publish; no object for each of them.
+
+    `origin` is the index that the ids are made of: the first one's own, but for a dead letter that
+    of the message that failed. `heads` are encoded envelopes, an empty one for a plain message;
+    None if all are plain.
+    """
+
+    first: int
+    origin: int
+    created_ns: int
+    sizes: array[int]  # of the bodies
+    bodies: memoryview  # one after the other
+    heads: Sequence[bytes | memoryview] | None
+    letter: DeadLetter | None = None
+
+    def within(self, start: int, stop: int) -> Block | None:
+        """The messages ``start <= index < stop`` of it; None if there are none."""
+        low = max(start - self.first, 0)
+        high = min(stop - self.first, len(self.sizes))
+        if low == 0 and high == len(self.sizes):
+            return self
+        if low >= high:
+            return None
+        begin = sum(self.sizes[:low])
+        sizes = self.sizes[low:high]
+        return Block(
+            self.first + low,
+            self.origin + low,
+            self.created_ns,
+            sizes,
+            self.bodies[begin : begin + sum(sizes)],
+            None if self.heads is None else self.heads[low:high],
+        )
+
+    def each_body(self) -> list[bytes]:
+        """The bodies one by one."""
+        data = bytes(self.bodies)
+        ends = list(accumulate(self.sizes))
+        return [data[end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
+
+
+class Chunk(NamedTuple):
+    """A part of an index range. `next` is where to go on; `salt` tells one queue from another.
+
+    A queue that was deleted and made anew has another salt, though its name is the same.
+    """
+
+    blocks: list[Block]
+    next: int
+    salt: int
+
+
+def block_of(event: Published) -> Block:
+    """Of what is in memory."""
+    heads = event.heads
+    if heads is None and event.envelopes is not None:
+        heads = [envelope.encode() for envelope in event.envelopes]
+    return Block(
+        event.first,
+        event.first,
+        event.at_ns,
+        array("I", map(len, event.bodies)),
+        memoryview(b"".join(event.bodies)),
+        heads,
+    )
+
+
+def message_block(message: Message) -> Block:
+    """Of one message: for dead letters, and for a backend that has nothing better."""
+    letter = message.dead_letter
+    return Block(
+        message.index,
+        letter.index if letter else message.index,
+        message.created_at_ns,
+        array("I", [len(message.body)]),
+        memoryview(message.body),
+        [message.envelope.encode()],
+        letter,
+    )
