@@ -100,6 +100,7 @@ def server_options() -> dict[str, Any]:
         "access_log": False,
         "log_level": "error",
         "server_header": False,
+        "proxy_headers": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }

@@ -21,6 +21,7 @@ from penstock.http.openapi import Documents
 from penstock.http.operations import OPERATIONS
 from penstock.http.ops import Ops
 from penstock.http.passwords import Passwords
+from penstock.http.request_log import RequestLog
 from penstock.http.subscribers import Subscribers
 from penstock.http.tokens import Tokens, open_key
 from penstock.http.user import Role
@@ -55,6 +56,7 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
             ["method", "path", "status"],
             registry=registry,
         ),
+        log=RequestLog(settings.log_format),
         clock=clock,
     )
     routes = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,7 @@ from penstock.http.auth import Authenticator
 from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of
 from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
+from penstock.http.request_log import RequestLog
 from penstock.http.user import Role, User
 
 __all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
@@ -91,6 +93,7 @@ class Gate:
         authenticator: Authenticator,
         limits: dict[str, RateLimit],
         seconds: Histogram,
+        log: RequestLog,
         clock: Clock,
     ) -> None:
         self._authenticator = authenticator
@@ -98,6 +101,10 @@ class Gate:
         self._limits = limits
         self._user_limits: dict[str, tuple[int, RateLimit]] = {}
         self._seconds = seconds
+        self._log = log
+        # Made by counting on from a random number: that is enough to tell requests apart.
+        self._id_prefix = secrets.token_hex(10)
+        self._id_numbers = itertools.count()
 
     def guard(self, route: Route) -> Handler:
         refuse = self._error
@@ -105,10 +112,11 @@ class Gate:
             refuse = self._problem
         elif route.says_success:
             refuse = self._refusal
+        times: dict[int, Histogram] = {}  # by status: a look-up of labels is dear
 
         async def guarded(request: Request) -> Response:
             began = time.perf_counter()
-            request_id = _request_id(request)
+            request_id = _given_id(request) or self._next_id()
             try:
                 await self._admit(request, route)
                 response = await route.handler(request)
@@ -131,7 +139,19 @@ class Gate:
                 status = HTTPStatus.INTERNAL_SERVER_ERROR
                 response = refuse(status, message, "internal_error", request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
-            self._tell(request, route, response.status, request_id, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            number = response.status
+            if number not in times:
+                times[number] = self._seconds.labels(route.method, route.path, str(number))
+            times[number].observe(seconds)
+            self._log.add(
+                request_id=request_id,
+                method=route.method,
+                path=route.path,
+                group=request.get_first_header(b"consumergroup"),
+                status=number,
+                seconds=seconds,
+            )
             return response
 
         # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
@@ -172,21 +192,8 @@ class Gate:
             self._user_limits[user.id] = (user.requests_per_second, limit)
         return limit.admits()
 
-    def _tell(
-        self, request: Request, route: Route, status: int, request_id: str, seconds: float
-    ) -> None:
-        self._seconds.labels(route.method, route.path, str(status)).observe(seconds)
-        if logger.is_enabled_for(20):
-            group = request.get_first_header(b"consumergroup")
-            logger.info(
-                "request",
-                request_id=request_id,
-                method=route.method,
-                path=route.path,
-                group=group.decode("latin-1")[:50] if group else None,
-                status=status,
-                milliseconds=round(seconds * 1000, 2),
-            )
+    def _next_id(self) -> str:
+        return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
     def _error(
         self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
@@ -217,11 +224,11 @@ def _path(request: Request) -> str:
     return request.url.path.decode("utf-8", "replace")
 
 
-def _request_id(request: Request) -> str:
+def _given_id(request: Request) -> str | None:
     for name in (b"x-request-id", b"x-correlation-id"):
         given = request.get_first_header(name)
         if given and len(given) <= _MAX_ID_CHARACTERS:
             text = given.decode("latin-1")
             if text.isascii() and text.isprintable():
                 return text
-    return secrets.token_hex(16)
+    return None
