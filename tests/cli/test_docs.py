@@ -91,7 +91,7 @@ def test_every_command_is_in_the_table_with_those_below_it() -> None:
     assert named.keys() == _Commands.entries.keys()
     for name, entry in _Commands.entries.items():
         for below in getattr(load(name, entry), "commands", {}):
-            assert below in re.findall(r"\w+", named[name]), (name, below)
+            assert below in re.findall(r"[\w-]+", named[name]), (name, below)
 
 
 def test_the_table_of_exit_codes_is_that_of_the_code() -> None:

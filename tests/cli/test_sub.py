@@ -28,6 +28,7 @@ def test_a_subscription_is_created_with_settings_and_shown(penstock: Shell, queu
     assert config["backoff"]["kind"] == "exponential"
     assert config["backoff"]["jitter"] == 0.5
     assert (config["max_deliveries"], config["lease_seconds"]) == (None, 2.5)
+    assert made.pop("secret") is None
     assert penstock.json("sub", "show", queue, "billing") == made
 
 

@@ -26,6 +26,7 @@ class _Commands(LazyGroup):
         "extend": Entry("settle", "extend", "Extend the leases of deliveries.", _MESSAGES),
         "view": Entry("view", "view", "Look at messages without receiving them.", _MESSAGES),
         "tail": Entry("view", "tail", "Show the newest messages, and follow.", _MESSAGES),
+        "listen": Entry("listen", "listen", "Receive callbacks and print them.", _MESSAGES),
         "queue": Entry("queue", "app", "Create, look at, alter and delete queues.", _THINGS),
         "sub": Entry("sub", "app", "Create, look at, alter and move subscriptions.", _THINGS),
         "dlq": Entry("dlq", "app", "Look at dead letters, replay or discard them.", _THINGS),

@@ -119,15 +119,15 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
     show(shown)
 
 
-def preview(body: bytes) -> str:
+def preview(body: bytes, characters: int = _PREVIEW_CHARACTERS) -> str:
     """The beginning of a body, in one line."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return f"({size(len(body))} of no text)"
-    shown = plain(text[: _PREVIEW_CHARACTERS + 1])
-    if len(shown) > _PREVIEW_CHARACTERS:
-        return shown[: _PREVIEW_CHARACTERS - 1] + "…"
+    shown = plain(text[: characters + 1])
+    if len(shown) > characters:
+        return shown[: characters - 1] + "…"
     return shown
 
 

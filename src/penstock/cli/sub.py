@@ -10,6 +10,7 @@ import typer
 from penstock.cli.asking import confirm
 from penstock.cli.config_options import with_settings
 from penstock.cli.connection import with_client
+from penstock.cli.graph import graph_of, mermaid
 from penstock.cli.names import Limit, Queue, SubName, Yes
 from penstock.cli.output import (
     AsJson,
@@ -118,8 +119,7 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Alter settings of a subscription; the others stay as they are."""
-    client.alter_subscription(queue, sub, **settings)
-    _show(client.subscription_stats(queue, sub), as_json=as_json)
+    _show(client.alter_subscription(queue, sub, **settings), as_json=as_json)
 
 
 @app.command("delete")
@@ -160,6 +160,28 @@ def resume(client: Client, queue: Queue, sub: SubName) -> None:
     typer.echo(f"resumed {sub} of {queue}")
 
 
+@app.command("rotate-secret")
+@with_client
+def rotate_secret(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
+    """Make a new secret for its callbacks; the former one signs as well until the next."""
+    secret = client.rotate_secret(queue, sub)
+    if as_json:
+        print_json({"secret": secret})
+    else:
+        typer.echo(secret)
+
+
+@app.command("graph")
+@with_client
+def graph(client: Client, queue: Queue, as_json: AsJson = False) -> None:
+    """Draw which subscription waits for which, in Mermaid's language."""
+    found = client.subscriptions(queue)
+    if as_json:
+        print_json(graph_of(queue, found))
+    else:
+        typer.echo(mermaid(graph_of(queue, found)))
+
+
 @app.command("held")
 @with_client
 def held(
@@ -193,6 +215,7 @@ def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
         print_json(stats)
         return
     config = msgspec.structs.asdict(stats.config)
+    secret = getattr(stats, "secret", None)
     print_pairs(
         [
             ("subscription", stats.name),
@@ -209,5 +232,6 @@ def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
             ("last ack", moment(stats.last_ack_at)),
             *((name.replace("_", " "), number(getattr(stats, name))) for name in _COUNTERS),
             *((name, setting(value)) for name, value in config.items()),
+            *([("secret", f"{secret} (it is not shown again)")] if secret else []),
         ]
     )

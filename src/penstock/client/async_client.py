@@ -15,6 +15,7 @@ import msgspec
 from penstock.client import paths
 from penstock.client.coalescer import Limits
 from penstock.client.consumer import Consumer
+from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
 from penstock.client.message import Delivery, Message, Published, from_queue
@@ -178,14 +179,26 @@ class AsyncClient:
         *,
         start: str | int | datetime = "latest",
         **settings: Any,
-    ) -> SubscriptionStats:
-        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time."""
+    ) -> DefinedSubscription:
+        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time.
+
+        With a callback the answer has the secret that signs its calls: nothing shows it again.
+        """
         body = {"name": name, "start": start, **_settings(config, settings)}
         path = paths.queue_path(queue, "/subscriptions")
-        return await self._ask("POST", path, SubscriptionStats, body)
+        return await self._ask("POST", path, DefinedSubscription, body)
 
-    async def alter_subscription(self, /, queue: str, name: str, **settings: Any) -> None:
-        await self._tell("PATCH", paths.subscription_path(queue, name), settings)
+    async def alter_subscription(
+        self, /, queue: str, name: str, **settings: Any
+    ) -> DefinedSubscription:
+        """As it is now, with a secret if this gave it its first callback."""
+        path = paths.subscription_path(queue, name)
+        return await self._ask("PATCH", path, DefinedSubscription, settings)
+
+    async def rotate_secret(self, queue: str, subscription: str) -> str:
+        """A new secret for its callbacks. Until the next rotation the former one signs as well."""
+        path = paths.subscription_path(queue, subscription, "/secret/rotate")
+        return (await self._ask("POST", path, dict[str, str]))["secret"]
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""

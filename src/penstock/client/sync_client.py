@@ -84,6 +84,7 @@ class Client:
 
     create_subscription = _sync(AsyncClient.create_subscription)
     alter_subscription = _sync(AsyncClient.alter_subscription)
+    rotate_secret = _sync(AsyncClient.rotate_secret)
     delete_subscription = _sync(AsyncClient.delete_subscription)
     subscriptions = _sync(AsyncClient.subscriptions)
     subscription_stats = _sync(AsyncClient.subscription_stats)
