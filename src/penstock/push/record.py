@@ -14,7 +14,7 @@ __all__ = ["Record", "failure_text"]
 
 # Of what an endpoint said, as much as helps to see why.
 _EXCERPT_CHARACTERS = 500
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+_SPACE = re.compile(r"[\x00-\x20\x7f-\x9f]+")
 
 
 def failure_text(answer: Answer) -> str:
@@ -22,7 +22,7 @@ def failure_text(answer: Answer) -> str:
     text = f"{answer.status} {answer.reason}".strip()
     if 300 <= answer.status < 400:
         text += f", to {(answer.location or 'nowhere')[:200]!r}: redirects are not followed"
-    said = _CONTROL.sub(" ", answer.excerpt.decode(errors="replace")).strip()
+    said = _SPACE.sub(" ", answer.excerpt.decode(errors="replace")).strip()
     return f"{text}: {said[:_EXCERPT_CHARACTERS]}" if said else text
 
 

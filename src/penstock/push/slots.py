@@ -21,16 +21,19 @@ class Holder(Protocol):
 
 
 class Slots:
-    """Counts calls. Nobody gets more than a share, so that one that hangs holds up no other.
+    """Counts calls, and keeps some for those who come later, so that who hangs holds up no other.
 
-    A share is the total by the number of those who hold a slot or wait for one, at least 1. Those
-    whose last call failed have half of the total together: however many endpoints are dead, the
-    other half is for the living.
+    - Whoever wants many gets more than a sixteenth of all only from the first half. The second half
+      is for those who have few.
+    - Those whose last call failed have a quarter together: however many endpoints are dead, the
+      rest is for the living.
     """
 
     def __init__(self, total: int) -> None:
         self._total = total
-        self._for_suspects = max(1, total // 2)
+        self._first_half = total // 2
+        self._few = max(1, total // 16)
+        self._for_suspects = max(1, total // 4)
         self._held: dict[Holder, int] = {}
         self._waiting: dict[Holder, None] = {}  # they have none; in the order in which they came
         self.busy = 0
@@ -52,7 +55,7 @@ class Slots:
             return False
         if holder.is_suspect and self._held_by_suspects() >= self._for_suspects:
             return False
-        return held == 0 or held < self._total // (len(self._held) + len(self._waiting))
+        return held < self._few or self.busy < self._first_half
 
     def _held_by_suspects(self) -> int:
         return sum(count for holder, count in self._held.items() if holder.is_suspect)
