@@ -207,9 +207,16 @@ class Broker:
     # Messages.
 
     async def publish(
-        self, queue: str, messages: Sequence[NewMessage | bytes] | NewBatch
+        self,
+        queue: str,
+        messages: Sequence[NewMessage | bytes] | NewBatch,
+        *,
+        idempotency_key: str | None = None,
     ) -> PublishResult:
         """Store a batch, all of it or nothing. The result states index, id and durability.
+
+        A second publish with the same ``idempotency_key`` within the queue's dedup window stores
+        nothing; it is answered with the index and id of each message of the first.
 
         A batch that `prepare` made is taken as it is: it can be made in a thread.
         """
@@ -217,6 +224,8 @@ class Broker:
         batch = messages if isinstance(messages, NewBatch) else prepare(messages)
         if not batch.bodies:
             raise InvalidArgument("there are no messages in the batch: pass at least one")
+        if idempotency_key is not None:
+            batch = batch.with_key(idempotency_key)
         return await self._store.publish(queue, batch)
 
     async def receive(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -13,16 +14,22 @@ from penstock.client import AsyncClient
 class Recorder:
     def __init__(self, client: AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
         self.requests: list[tuple[str, Any]] = []
+        self.keys: list[str | None] = []  # the idempotency key of each
         transport = client._transport
         attempt = transport._attempt
 
         async def recorded(
-            method: str, path: str, body: bytes | None, content_type: str, wait_seconds: float
+            method: str,
+            path: str,
+            body: bytes | None,
+            headers: Mapping[str, str] | None,
+            wait_seconds: float,
         ) -> bytes:
+            self.keys.append((headers or {}).get("Idempotency-Key"))
             self.requests.append(
                 (path.rpartition("/")[2], None if body is None else msgspec.json.decode(body))
             )
-            return await attempt(method, path, body, content_type, wait_seconds)
+            return await attempt(method, path, body, headers, wait_seconds)
 
         monkeypatch.setattr(transport, "_attempt", recorded)
 

@@ -116,16 +116,17 @@ async def test_when_a_queue_has_no_room_for_all_those_that_fit_are_stored(
     assert [message.body for message in await client.read(queue)] == [b"x", b"y", b"z"]
 
 
-async def test_every_message_has_a_dedup_key_of_its_own(
+async def test_every_request_has_a_key_of_its_own_and_no_message_has(
     client: AsyncClient, queue: str, recorder: Recorder
 ) -> None:
-    await client.publish(queue, [b"a", b"a", NewMessage(body=b"a", dedup_key="mine")])
+    for _ in range(2):
+        await client.publish(queue, [b"a", b"a", NewMessage(body=b"a", dedup_key="mine")])
 
-    (body,) = recorder.bodies("messages")
-    keys = [message["dedup_key"] for message in body["messages"]]
-    assert len(set(keys)) == 3
-    assert keys[2] == "mine"
-    assert len(await client.read(queue)) == 3
+    first, second = recorder.keys
+    assert first
+    assert second
+    assert first != second
+    assert [one.dedup_key for one in await client.read(queue)] == [None, None, "mine", None, None]
 
 
 async def test_a_publish_that_is_sent_twice_is_stored_once(
@@ -165,11 +166,23 @@ async def test_an_idempotency_key_holds_across_clients(
     assert [one.duplicate for one in second] == [True, True]
 
 
-async def test_without_idempotence_messages_have_no_key(server: Server, queue: str) -> None:
+@pytest.mark.parametrize("key", ["", "x" * 256, "a\r\nb", " a", "\x00"])
+async def test_a_key_that_is_none_is_refused_before_it_is_sent(
+    client: AsyncClient, queue: str, recorder: Recorder, key: str
+) -> None:
+    with pytest.raises(InvalidArgument, match="idempotency key"):
+        await client.publish(queue, [b"a"], idempotency_key=key)
+    assert recorder.requests == []
+
+
+async def test_without_idempotence_a_request_has_no_key(
+    server: Server, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with server.client(is_idempotent=False) as client:
+        recorder = Recorder(client, monkeypatch)
         await client.publish(queue, [b"a"])
 
-        assert (await client.read(queue))[0].dedup_key is None
+    assert recorder.keys == [None]
 
 
 async def test_a_publish_to_no_queue_says_so(client: AsyncClient) -> None:
@@ -195,8 +208,8 @@ async def test_a_batch_of_the_largest_size_arrives(client: AsyncClient, queue: s
 
 
 def test_a_plain_message_costs_little_more_than_its_body() -> None:
-    assert encode_message(b"hello", None) == b'{"body":"hello"}'
-    assert encode_message(b"\xff", "k") == b'{"body_base64":"/w==","dedup_key":"k"}'
+    assert encode_message(b"hello") == b'{"body":"hello"}'
+    assert encode_message(b"\xff") == b'{"body_base64":"/w=="}'
 
 
 def _lost() -> Exception:

@@ -11,7 +11,7 @@ from penstock.client.coalescer import Coalescer, Limits
 from penstock.client.message import Published
 from penstock.client.paths import queue_path
 from penstock.client.transport import Transport, decode_answer
-from penstock.core.limits import MAX_BATCH_MESSAGES
+from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_KEY_CHARACTERS
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
     NewMessage,
@@ -41,8 +41,8 @@ class _Stored(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.json.Encoder()
 
 
-def encode_message(message: NewMessage | bytes, dedup_key: str | None) -> bytes:
-    """As the batch format has it. ``dedup_key`` counts where the message has none of its own.
+def encode_message(message: NewMessage | bytes) -> bytes:
+    """As the batch format has it.
 
     Raises `InvalidArgument` or `MessageTooLarge`, so that one bad message never gets into a
     request with those of others.
@@ -67,8 +67,6 @@ def encode_message(message: NewMessage | bytes, dedup_key: str | None) -> bytes:
                 fields[name] = value
         if message.content_type != DEFAULT_CONTENT_TYPE:
             fields["content_type"] = message.content_type
-    if dedup_key is not None and "dedup_key" not in fields:
-        fields["dedup_key"] = dedup_key
     return _encoder.encode(fields)
 
 
@@ -85,7 +83,7 @@ _OPTIONAL = (
 
 
 class Publisher:
-    """The publishes of one queue. ``next_key`` makes dedup keys; None leaves messages without."""
+    """The publishes of one queue. ``next_key`` makes the key of a request; None leaves it out."""
 
     def __init__(
         self,
@@ -104,52 +102,58 @@ class Publisher:
         self, messages: Sequence[NewMessage | bytes], idempotency_key: str | None
     ) -> Published:
         """Raises `InvalidArgument`, `MessageTooLarge`, `BatchTooLarge`, or what the server says."""
-        items = self._encode(messages, idempotency_key)
+        items = _encode(messages)
+        if idempotency_key is not None:
+            _check_key(idempotency_key)
+            # It names this call alone, so it goes alone.
+            sent = await self._request(items, idempotency_key)
+            return Published([one.message for one in sent], sent[0].durability)
         stored = await self._coalescer.submit(items, sum(map(len, items)))
-        found = [one.message for one in stored]
-        if idempotency_key is None:
-            # With a key of ours a duplicate is but an earlier attempt of this very call.
-            found = [
-                answer if not answer.duplicate or _has_key(message) else _first(answer)
-                for answer, message in zip(found, messages, strict=True)
-            ]
+        # With a key of ours a duplicate is but an earlier attempt of this very call.
+        found = [
+            one.message if not one.message.duplicate or _has_key(message) else _first(one.message)
+            for one, message in zip(stored, messages, strict=True)
+        ]
         return Published(found, stored[0].durability)
 
     async def close(self) -> None:
         await self._coalescer.close()
 
-    def _encode(
-        self, messages: Sequence[NewMessage | bytes], idempotency_key: str | None
-    ) -> list[bytes]:
-        if isinstance(messages, bytes | str):
-            raise InvalidArgument("messages are a list: pass [body] for a single one")
-        if not messages:
-            raise InvalidArgument("there are no messages in the batch: pass at least one")
-        if len(messages) > MAX_BATCH_MESSAGES:
-            raise BatchTooLarge(
-                f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: "
-                "split it"
-            )
-        if idempotency_key is not None:
-            keys = (f"{idempotency_key}/{position}" for position in itertools.count())
-            items = [encode_message(message, next(keys)) for message in messages]
-        elif self._next_key is not None:
-            items = [encode_message(message, self._next_key()) for message in messages]
-        else:
-            items = [encode_message(message, None) for message in messages]
-        return items
-
     async def _send(self, items: list[bytes]) -> list[_Stored]:
+        return await self._request(items, None if self._next_key is None else self._next_key())
+
+    async def _request(self, items: list[bytes], key: str | None) -> list[_Stored]:
         body = b'{"messages":[' + b",".join(items) + b"]}"
         data = await self._transport.request(
             "POST",
             self._path,
             body=body,
             content_type=_BATCH,
-            is_repeatable=self._next_key is not None,
+            idempotency_key=key,
+            is_repeatable=key is not None,
         )
         answer = decode_answer(data, _Answer)
         return [_Stored(message, answer.durability) for message in answer.messages]
+
+
+def _encode(messages: Sequence[NewMessage | bytes]) -> list[bytes]:
+    if isinstance(messages, bytes | str):
+        raise InvalidArgument("messages are a list: pass [body] for a single one")
+    if not messages:
+        raise InvalidArgument("there are no messages in the batch: pass at least one")
+    if len(messages) > MAX_BATCH_MESSAGES:
+        raise BatchTooLarge(
+            f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
+        )
+    return [encode_message(message) for message in messages]
+
+
+def _check_key(key: str) -> None:
+    if not (0 < len(key) <= MAX_KEY_CHARACTERS and key.isprintable() and key == key.strip()):
+        raise InvalidArgument(
+            f"the idempotency key is {key[:80]!r}: use 1 to {MAX_KEY_CHARACTERS} printable "
+            "characters, without spaces around them"
+        )
 
 
 def _has_key(message: NewMessage | bytes) -> bool:
@@ -161,6 +165,6 @@ def _first(answer: PublishedMessage) -> PublishedMessage:
 
 
 def key_maker(prefix: str) -> Callable[[], str]:
-    """Dedup keys that are used once: the prefix is the client's own, the rest counts."""
+    """Keys that are used once: the prefix is the client's own, the rest counts."""
     numbers = itertools.count()
     return lambda: f"{prefix}-{next(numbers)}"

@@ -74,7 +74,7 @@ class Transport:
     async def look(self, path: str) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of one GET, whatever they are. Raises `Unreachable`."""
         try:
-            return await self._exchange("GET", path, None, _JSON, 0.0)
+            return await self._exchange("GET", path, None, None, 0.0)
         except _Failed as exc:
             raise exc.failure.error from exc.failure.error.__cause__
 
@@ -85,18 +85,23 @@ class Transport:
         *,
         body: bytes | None = None,
         content_type: str = _JSON,
+        idempotency_key: str | None = None,
         wait_seconds: float = 0.0,
         is_repeatable: bool = False,
     ) -> bytes:
         """The body of a good answer. ``wait_seconds`` comes on top of the client's own patience.
 
-        ``is_repeatable``: doing it twice is the same as doing it once. Raises what `error_of`
-        makes of a refusal, `Unreachable` and `ClientClosed`.
+        Every attempt has the same ``idempotency_key``. ``is_repeatable``: doing it twice is the
+        same as doing it once. Raises what `error_of` makes of a refusal, `Unreachable` and
+        `ClientClosed`.
         """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
         attempt = 1
         while True:
             try:
-                return await self._attempt(method, path, body, content_type, wait_seconds)
+                return await self._attempt(method, path, body, headers, wait_seconds)
             except _Failed as exc:
                 failure = exc.failure
             delay = self._retry.delay_seconds(
@@ -108,19 +113,28 @@ class Transport:
             attempt += 1
 
     async def _attempt(
-        self, method: str, path: str, body: bytes | None, content_type: str, wait_seconds: float
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        wait_seconds: float,
     ) -> bytes:
-        exchanged = await self._exchange(method, path, body, content_type, wait_seconds)
-        status, headers, answer = exchanged
+        exchanged = await self._exchange(method, path, body, headers, wait_seconds)
+        status, answered, answer = exchanged
         if status < 300:
             return answer
-        raise _Failed(_failure(status, headers, answer))
+        raise _Failed(_failure(status, answered, answer))
 
     async def _exchange(
-        self, method: str, path: str, body: bytes | None, content_type: str, wait_seconds: float
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+        wait_seconds: float,
     ) -> tuple[int, Mapping[str, str], bytes]:
         session = self._open_session()
-        headers = {"Content-Type": content_type} if body is not None else None
         patience = aiohttp.ClientTimeout(total=self._timeout_seconds + wait_seconds)
         try:
             async with session.request(

@@ -13,6 +13,7 @@ import msgspec
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Envelope
+from penstock.core.request_keys import PastRequest
 from penstock.core.runs import Run
 
 __all__ = [
@@ -117,8 +118,9 @@ class Sought(_Event, frozen=True, kw_only=True, tag=23):
 class Published(_Event, frozen=True, kw_only=True, tag=30):
     """`matched` maps a feed's id to its matches where only CEL could tell.
 
-    `envelopes` is None when every message is plain. `bodies` and `heads` (the encoded envelopes)
-    are for the storage; a replayed event has neither.
+    `envelopes` is None when every message is plain. `keys` are the idempotency keys of the
+    requests in it, and what each was answered. `bodies` and `heads` (the encoded envelopes) are for
+    the storage; a replayed event has neither.
     """
 
     queue_id: int
@@ -128,6 +130,7 @@ class Published(_Event, frozen=True, kw_only=True, tag=30):
     envelopes: list[Envelope] | None = None
     matched: dict[int, list[int]] = {}
     filter_errors: dict[int, int] = {}
+    keys: dict[str, PastRequest] = {}
     bodies: list[bytes] = []
     heads: list[bytes] | None = None
 

@@ -12,6 +12,7 @@ __all__ = [
     "MAX_BATCH_MESSAGES",
     "MAX_BODY_BYTES",
     "MAX_ENVELOPE_BYTES",
+    "MAX_KEY_CHARACTERS",
     "MAX_PRIORITY",
     "MAX_REASON_CHARACTERS",
     "MAX_STRAGGLERS",
@@ -28,6 +29,7 @@ MAX_BATCH_MESSAGES = 10_000
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_PRIORITY = 10
 MAX_REASON_CHARACTERS = 1024
+MAX_KEY_CHARACTERS = 255
 # How many old unsettled messages a queue keeps aside so that retention can pass them.
 MAX_STRAGGLERS = 10_000
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import overload
+from typing import NamedTuple, overload
 
 import msgspec
 
 from penstock.core import events as ev
-from penstock.core.config import check_list
+from penstock.core.config import check_list, check_text
 from penstock.core.filters import Match, Subject
-from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES, MAX_BODY_BYTES
+from penstock.core.limits import (
+    MAX_BATCH_BYTES,
+    MAX_BATCH_MESSAGES,
+    MAX_BODY_BYTES,
+    MAX_KEY_CHARACTERS,
+)
 from penstock.core.machine import Machine
 from penstock.core.message import (
     PLAIN,
@@ -22,11 +27,20 @@ from penstock.core.message import (
     message_id,
 )
 from penstock.core.queue import Queue
+from penstock.core.request_keys import PastRequest, runs_in_order
 from penstock.core.retention import expire
 from penstock.core.runs import runs_of
 from penstock.errors import BatchTooLarge, InvalidArgument, QueueFull, ReservedQueue
 
-__all__ = ["NewBatch", "PublishResult", "prepare", "publish"]
+__all__ = ["KeyedPart", "NewBatch", "PublishResult", "is_repeated", "merge", "prepare", "publish"]
+
+
+class KeyedPart(NamedTuple):
+    """The messages of one request in a batch, and the idempotency key that it came with."""
+
+    key: str
+    start: int
+    stop: int
 
 
 class NewBatch(msgspec.Struct):
@@ -36,6 +50,17 @@ class NewBatch(msgspec.Struct):
     envelopes: list[Envelope] | None
     heads: list[bytes] | None
     size: int
+    keys: tuple[KeyedPart, ...] = ()
+
+    def with_key(self, key: str) -> NewBatch:
+        """The same, and all of it is one request. Raises `InvalidArgument`."""
+        key = check_text("an idempotency key", key)
+        if not 0 < len(key) <= MAX_KEY_CHARACTERS:
+            raise InvalidArgument(
+                f"an idempotency key has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS}"
+            )
+        parts = (KeyedPart(key, 0, len(self.bodies)),)
+        return NewBatch(self.bodies, self.envelopes, self.heads, self.size, parts)
 
 
 def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
@@ -89,21 +114,24 @@ def _check_size(size: int) -> None:
 def merge(batches: Sequence[NewBatch]) -> NewBatch:
     """One batch of several, in their order."""
     bodies: list[bytes] = []
+    keys: list[KeyedPart] = []
     size = 0
     plain = True
     for batch in batches:
+        start = len(bodies)
+        keys += [KeyedPart(key, a + start, b + start) for key, a, b in batch.keys]
         bodies += batch.bodies
         size += batch.size
         plain = plain and batch.heads is None
     if plain:
-        return NewBatch(bodies, None, None, size)
+        return NewBatch(bodies, None, None, size, tuple(keys))
     envelopes: list[Envelope] = []
     heads: list[bytes] = []
     for batch in batches:
         count = len(batch.bodies)
         envelopes += batch.envelopes or [PLAIN] * count
         heads += batch.heads or [b""] * count
-    return NewBatch(bodies, envelopes, heads, size)
+    return NewBatch(bodies, envelopes, heads, size, tuple(keys))
 
 
 class PublishResult(Sequence[PublishedMessage]):
@@ -171,10 +199,16 @@ class PublishResult(Sequence[PublishedMessage]):
 
 
 def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
-    """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`."""
+    """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.
+
+    A request whose idempotency key is known is answered as the first one was, and nothing is
+    stored. It comes alone: see `is_repeated`.
+    """
     queue = machine.queue(queue_name)
     if queue.source is not None:
         raise ReservedQueue(f"{queue_name!r} is written by the broker alone: publish elsewhere")
+    if batch.keys and is_repeated(queue, batch, now_ns):
+        return _repeat(queue, batch, now_ns)
     bodies, envelopes, heads, size = batch.bodies, batch.envelopes, batch.heads, batch.size
     first = queue.next
     duplicates: dict[int, str] = {}
@@ -206,12 +240,49 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
                 envelopes=envelopes,
                 matched=matched,
                 filter_errors=errors,
+                keys=_answers(batch, indexes, duplicates),
                 bodies=bodies,
                 heads=heads,
             )
         )
     queue.duplicates += len(duplicates)
     return PublishResult(indexes, now_ns, queue.salt, duplicates)
+
+
+def is_repeated(queue: Queue, batch: NewBatch, now_ns: int) -> bool:
+    """Whether any request in the batch was answered before: then it must not be merged."""
+    since_ns = queue.dedup_since_ns(now_ns)
+    return any(queue.requests.get(part.key, since_ns) is not None for part in batch.keys)
+
+
+def _repeat(queue: Queue, batch: NewBatch, now_ns: int) -> PublishResult:
+    (part,) = batch.keys
+    found = queue.requests.get(part.key, queue.dedup_since_ns(now_ns))
+    assert found is not None
+    created_ns, past = found
+    indexes = past.indexes
+    if len(indexes) != len(batch.bodies):
+        raise InvalidArgument(
+            f"the idempotency key {part.key[:80]!r} was used for a publish of {len(indexes)} "
+            f"messages, and this one has {len(batch.bodies)}: give each publish its own"
+        )
+    ids = {
+        at: past.duplicates.get(at) or message_id(created_ns, index, queue.salt)
+        for at, index in enumerate(indexes)
+    }
+    queue.duplicates += len(indexes)
+    return PublishResult(indexes, created_ns, queue.salt, ids)
+
+
+def _answers(
+    batch: NewBatch, indexes: Sequence[int], duplicates: dict[int, str]
+) -> dict[str, PastRequest]:
+    """What each request is answered, for the case that it comes again."""
+    answers = {}
+    for key, start, stop in batch.keys:
+        own = {at - start: id for at, id in duplicates.items() if start <= at < stop}
+        answers[key] = PastRequest(runs_in_order(indexes[start:stop]), own)
+    return answers
 
 
 def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, int]:

@@ -15,6 +15,7 @@ from penstock.core.feed import Feed
 from penstock.core.filters import compile_filter
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import Envelope, message_id, parse_message_id
+from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.subscription import Subscription
 from penstock.core.timeline import Batch, Timeline
@@ -65,6 +66,7 @@ class Queue:
         "other_feeds",
         "pins",
         "purged",
+        "requests",
         "salt",
         "source",
         "special",
@@ -98,6 +100,7 @@ class Queue:
         self.ttl_checked = 0  # messages below it have expired by the queue's own time to live
         self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
         self.dedup_order: deque[tuple[int, str]] = deque()
+        self.requests = RequestKeys()
         self.duplicates = 0
         self.purged = 0
         self.stragglers: dict[int, Batch] = {}
@@ -177,6 +180,8 @@ class Queue:
             for start, end in pairs(event.matched.get(feed.id, [])):
                 self._feed_run(feed, start, end)
             feed.errors += event.filter_errors.get(feed.id, 0)
+        for key, request in event.keys.items():
+            self.requests.note(key, event.at_ns, request)
         for subscription in self.dependents:
             # Only what the filter of every parent keeps out is theirs at once.
             if all(parent.feed.filter is not None for parent in subscription.parents):
@@ -224,12 +229,17 @@ class Queue:
 
     def forget_dedup_keys(self, now_ns: int) -> None:
         """Drop the keys whose window is over."""
-        before = now_ns - round(self.config.dedup_window_seconds * NANOSECONDS)
+        before = self.dedup_since_ns(now_ns)
+        self.requests.forget(before)
         order = self.dedup_order
         while order and order[0][0] <= before:
             created_ns, key = order.popleft()
             if self.dedup.get(key, (0, 0))[1] == created_ns:
                 del self.dedup[key]
+
+    def dedup_since_ns(self, now_ns: int) -> int:
+        """Keys that came at this time or earlier count no more."""
+        return now_ns - round(self.config.dedup_window_seconds * NANOSECONDS)
 
     def feed_for(self, filter_text: str | None, feed_id: int) -> Feed:
         """The shared feed of a filter, made if need be."""
@@ -424,6 +434,7 @@ class Queue:
             feed.lose(first, stop)
         for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
             del self.dedup[key]
+        self.requests.lose(first, stop)
         for places in (self.special, self.expiry, self.stragglers):
             for index in [index for index in places if first <= index < stop]:
                 del places[index]

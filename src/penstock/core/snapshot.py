@@ -20,6 +20,7 @@ from penstock.core.feed import Feed
 from penstock.core.lease import Attempts, Lease
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue, Special
+from penstock.core.request_keys import PastRequest, RequestKeys
 from penstock.core.runs import Runs
 from penstock.core.subscription import Subscription
 
@@ -86,6 +87,7 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     pins: dict[int, int]
     letter_subscriptions: bytes
     letter_origins: bytes
+    requests: dict[str, tuple[int, PastRequest]] = {}
 
 
 class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +127,7 @@ def _queue(queue: Queue) -> QueueSnapshot:
         pins=queue.pins,
         letter_subscriptions=queue.letter_subscriptions.tobytes(),
         letter_origins=queue.letter_origins.tobytes(),
+        requests=queue.requests.dump(),
     )
 
 
@@ -199,6 +202,7 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
     queue.dedup_order = deque(
         sorted((created_ns, key) for key, (_, created_ns) in shot.dedup.items())
     )
+    queue.requests = RequestKeys.load(shot.requests)
     queue.duplicates = shot.duplicates
     queue.purged = shot.purged
     queue.pins = shot.pins

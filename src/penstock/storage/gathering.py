@@ -13,7 +13,8 @@ from typing import Protocol
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
-from penstock.core.publishing import NewBatch, PublishResult, merge, publish
+from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
+from penstock.core.queue import Queue
 from penstock.errors import PenstockError
 
 __all__ = ["Committing", "Gathering"]
@@ -31,12 +32,13 @@ class Committing(Protocol):
 class _Group:
     """Calls for one queue that fit into one batch, in the order they came."""
 
-    __slots__ = ("answers", "batches", "count", "queue", "size")
+    __slots__ = ("answers", "batches", "count", "keys", "queue", "size")
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.batches: list[NewBatch] = []
         self.answers: list[asyncio.Future[PublishResult]] = []
+        self.keys: set[str] = set()
         self.count = 0
         self.size = 0
 
@@ -75,12 +77,16 @@ class Gathering:
             group is None
             or group.count + count > MAX_BATCH_MESSAGES
             or group.size + size > MAX_BATCH_BYTES
+            # A request that comes twice at once: the second is to find the first's answer.
+            or (batch.keys and not group.keys.isdisjoint(part.key for part in batch.keys))
         ):
             if not self._groups:
                 self._loop.call_soon(self.flush)
             group = self._open[queue] = _Group(queue)
             self._groups.append(group)
         answer: asyncio.Future[PublishResult] = self._loop.create_future()
+        if batch.keys:
+            group.keys.update(part.key for part in batch.keys)
         group.batches.append(batch)
         group.answers.append(answer)
         group.count += count
@@ -113,15 +119,14 @@ class Gathering:
         batches, answers = group.batches, group.answers
         try:
             now_ns = self._now_ns()
-            config = self._machine.queue(group.queue).config
-            if len(batches) > 1 and config.max_messages is None and config.max_bytes is None:
+            queue = self._machine.queue(group.queue)
+            if len(batches) > 1 and _may_merge(queue, group, now_ns):
                 result = self._accept(group.queue, merge(batches), now_ns)
                 return list(zip(answers, result.split(batches), strict=True))
         except Exception as exc:
             for answer in answers:
                 _reject(answer, exc)
             return []
-        # A bound is each caller's own: one may still fit where another does not.
         accepted = []
         for batch, answer in zip(batches, answers, strict=True):
             try:
@@ -135,6 +140,14 @@ class Gathering:
         result.durability = self._journal.durability
         self._on_published(queue, len(result))
         return result
+
+
+def _may_merge(queue: Queue, group: _Group, now_ns: int) -> bool:
+    """Not where one may be refused or answered by itself: for a bound, or a key that is known."""
+    config = queue.config
+    if config.max_messages is not None or config.max_bytes is not None:
+        return False
+    return not (group.keys and any(is_repeated(queue, b, now_ns) for b in group.batches))
 
 
 def _settle(answered: _Answered, done: asyncio.Future[None]) -> None:

@@ -77,6 +77,7 @@ def test_headers_complete_a_single_message(api: Api, queue: str) -> None:
         ("Penstock-Typo", "x"),
         ("Penstock-Attribute-", "x"),
         ("Idempotency-Key", ""),
+        ("Idempotency-Key", "x" * 256),
     ],
 )
 def test_a_header_that_is_wrong_is_refused_by_its_name(
@@ -172,9 +173,28 @@ def test_an_idempotency_key_makes_a_repeated_publish_harmless(api: Api, queue: s
 
     assert [one["duplicate"] for one in second] == [True, True]
     assert [one["id"] for one in second] == [one["id"] for one in first]
-    assert [one["dedup_key"] for one in read(api, queue)] == ["k/0", "own"]
-    single = {"Idempotency-Key": "k"}
-    assert api.send("POST", f"{queue}/messages", b"a", {**single}).json["messages"][0]["duplicate"]
+    assert [one["dedup_key"] for one in read(api, queue)] == [None, "own"]
+    assert publish(api, queue, *batch, key="l").json["messages"][0]["duplicate"] is False
+
+
+def test_a_key_makes_a_single_message_harmless_too(api: Api, queue: str) -> None:
+    key: dict[str, str | bytes] = {"Idempotency-Key": "k"}
+    first = api.send("POST", f"{queue}/messages", b"a", key).json["messages"][0]
+
+    second = api.send("POST", f"{queue}/messages", b"a", key).json["messages"][0]
+
+    assert second == {**first, "duplicate": True}
+
+
+def test_a_key_that_was_used_for_another_number_of_messages_is_refused(
+    api: Api, queue: str
+) -> None:
+    publish(api, queue, {"body": "a"}, {"body": "b"}, key="k")
+
+    reply = publish(api, queue, {"body": "a"}, key="k")
+
+    assert (reply.status, reply.json["code"]) == (400, "invalid_argument")
+    assert "used for a publish of 2 messages" in reply.json["detail"]
 
 
 def test_a_body_beyond_the_limit_is_refused_with_413(api: Api, queue: str) -> None:

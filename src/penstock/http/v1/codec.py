@@ -230,8 +230,8 @@ class DeliveryList(msgspec.Struct, kw_only=True):
     deliveries: list[DeliveryJson]
 
 
-def new_message(form: NewMessageJson, dedup_key: str | None) -> NewMessage:
-    """``dedup_key`` is for a message without one. Raises `InvalidArgument`."""
+def new_message(form: NewMessageJson) -> NewMessage:
+    """Raises `InvalidArgument`."""
     content_type = form.content_type
     if (form.body is UNSET) + (form.body_base64 is UNSET) + (form.json is UNSET) != 2:
         raise InvalidArgument("a message has exactly one of body, body_base64 and json")
@@ -252,7 +252,7 @@ def new_message(form: NewMessageJson, dedup_key: str | None) -> NewMessage:
         not_before=form.not_before,
         expires_at=form.expires_at,
         group_key=form.group_key,
-        dedup_key=form.dedup_key or dedup_key,
+        dedup_key=form.dedup_key,
     )
 
 

@@ -9,7 +9,7 @@ import msgspec
 from blacksheep import Request, Response
 
 from penstock.broker import Broker
-from penstock.core.limits import MAX_BODY_BYTES, MAX_PRIORITY
+from penstock.core.limits import MAX_BODY_BYTES, MAX_KEY_CHARACTERS, MAX_PRIORITY
 from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage
 from penstock.core.publishing import NewBatch
 from penstock.errors import (
@@ -72,7 +72,9 @@ class Messages:
             messages = await self._read_arrow(request)
         else:
             messages = [await _read_single(request, stated)]
-        published = await self._broker.publish(path_value(request, "queue"), messages)
+        published = await self._broker.publish(
+            path_value(request, "queue"), messages, idempotency_key=_idempotency_key(request)
+        )
         body = PublishedJson(durability=published.durability, messages=list(published))
         return answer(HTTPStatus.CREATED, body)
 
@@ -101,19 +103,14 @@ async def _read_single(request: Request, content_type: bytes | None) -> NewMessa
         if content_type is None or content_type == _OCTETS
         else _text("Content-Type", content_type)
     )
-    names = {name.lower(): value for name, value in request.headers if name[:1] in b"pPiI"}
-    given = {
-        name: value
-        for name, value in names.items()
-        if name.startswith(_PREFIX) or name == b"idempotency-key"
-    }
+    names = {name.lower(): value for name, value in request.headers if name[:1] in b"pP"}
+    given = {name: value for name, value in names.items() if name.startswith(_PREFIX)}
     if not given:
         return NewMessage(body=body, content_type=kind)
     return _with_headers(body, kind, given)
 
 
 def _with_headers(body: bytes, content_type: str, given: dict[bytes, bytes]) -> NewMessage:
-    key = given.pop(b"idempotency-key", None)
     fields: dict[str, str] = {}
     attributes: dict[str, str] = {}
     for name, value in given.items():
@@ -124,9 +121,6 @@ def _with_headers(body: bytes, content_type: str, given: dict[bytes, bytes]) -> 
             fields[_HEADERS[name]] = text
         else:
             raise InvalidArgument(f"the header {name.decode('latin-1')} is unknown")
-    dedup_key = fields.get("dedup_key")
-    if not dedup_key and key is not None:
-        dedup_key = f"{_idempotency_key(key)}/0"
     not_before, expires_at = fields.get("not_before"), fields.get("expires_at")
     return NewMessage(
         body=body,
@@ -137,7 +131,7 @@ def _with_headers(body: bytes, content_type: str, given: dict[bytes, bytes]) -> 
         not_before=time_of("Penstock-Not-Before", not_before) if not_before else None,
         expires_at=time_of("Penstock-Expires-At", expires_at) if expires_at else None,
         group_key=fields.get("group_key"),
-        dedup_key=dedup_key,
+        dedup_key=fields.get("dedup_key"),
     )
 
 
@@ -164,18 +158,22 @@ def _priority(text: str) -> int:
     return int(text)
 
 
-def _idempotency_key(value: bytes) -> str:
+def _idempotency_key(request: Request) -> str | None:
+    value = request.get_first_header(b"idempotency-key")
+    if value is None:
+        return None
     key = _text("Idempotency-Key", value)
-    if not key:
+    if not 0 < len(key) <= MAX_KEY_CHARACTERS:
         raise InvalidArgument(
-            "Idempotency-Key is empty: leave it out, or give each publish its own"
+            f"Idempotency-Key has {len(key)} characters: use 1 to {MAX_KEY_CHARACTERS}, and give "
+            "each publish its own"
         )
     return key
 
 
 async def _read_batch(request: Request) -> list[NewMessage]:
     batch = decode(_batch, await _read_many(request))
-    return _numbered(request, batch.messages)
+    return _new_messages(batch.messages)
 
 
 async def _read_lines(request: Request) -> list[NewMessage]:
@@ -185,7 +183,7 @@ async def _read_lines(request: Request) -> list[NewMessage]:
         for number, line in enumerate(lines, 1)
         if line and not line.isspace()
     ]
-    return _numbered(request, forms)
+    return _new_messages(forms)
 
 
 async def _read_many(request: Request) -> bytes:
@@ -197,14 +195,11 @@ async def _read_many(request: Request) -> bytes:
         raise
 
 
-def _numbered(request: Request, forms: list[NewMessageJson]) -> list[NewMessage]:
-    """Message i of a request with the idempotency key k has the dedup key k/i."""
-    value = request.get_first_header(b"idempotency-key")
-    key = None if value is None else _idempotency_key(value)
+def _new_messages(forms: list[NewMessageJson]) -> list[NewMessage]:
     messages = []
     for at, form in enumerate(forms):
         try:
-            messages.append(new_message(form, None if key is None else f"{key}/{at}"))
+            messages.append(new_message(form))
         except InvalidArgument as exc:
             raise InvalidArgument(f"messages[{at}]: {exc}") from None
     return messages
@@ -224,7 +219,7 @@ _PUBLISH = Operation(
     gives(PublishedJson, "All of it is stored, with the durability that is stated.", 201),
     (
         *IN_QUEUE,
-        _header("Idempotency-Key", "Message i of a request gets the dedup key `<key>/<i>`."),
+        _header("Idempotency-Key", "A second request with it is answered as the first was."),
         _header("Penstock-Topic", "The topic of a single message."),
         Parameter(
             "Penstock-Priority",

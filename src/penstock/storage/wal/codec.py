@@ -9,7 +9,7 @@ by slicing::
     at_ns       i64
     count       u32
     has_heads   u8    whether any message has an envelope
-    extra       u32   bytes of MessagePack: [matches by feed, filter errors by feed]; often 0
+    extra       u32   bytes of MessagePack: [matches by feed, filter errors by feed, keys]; often 0
     body sizes  u32 x count
     head sizes  u32 x count, if has_heads
     extra, heads, bodies
@@ -30,6 +30,7 @@ import msgspec
 
 from penstock.core import events as ev
 from penstock.core.message import PLAIN, Envelope
+from penstock.core.request_keys import PastRequest
 from penstock.errors import NewerFormat
 from penstock.storage.block import Block
 
@@ -53,7 +54,16 @@ _U32 = Struct("<I")
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[ev.Event] = msgspec.msgpack.Decoder(ev.Event)
-_extra_decoder = msgspec.msgpack.Decoder(tuple[dict[int, list[int]], dict[int, int]])
+
+
+class _Extra(msgspec.Struct, array_like=True):
+    matched: dict[int, list[int]]
+    errors: dict[int, int]
+    keys: dict[str, PastRequest] = {}
+
+
+_extra_decoder = msgspec.msgpack.Decoder(_Extra)
+_NOTHING = _Extra({}, {})
 
 _KINDS: dict[type, int] = {kind: kind.__struct_config__.tag for kind in get_args(ev.Event)}
 _NAMES = {tag: kind.__name__ for kind, tag in _KINDS.items()}
@@ -74,7 +84,9 @@ def encode(event: ev.Event) -> tuple[int, tuple[bytes, ...]]:
 def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
     bodies, heads = event.bodies, event.heads
     extra = b""
-    if event.matched or event.filter_errors:
+    if event.keys:
+        extra = _encoder.encode((event.matched, event.filter_errors, event.keys))
+    elif event.matched or event.filter_errors:
         extra = _encoder.encode((event.matched, event.filter_errors))
     header = _HEADER.pack(
         event.queue_id, event.first, event.at_ns, event.count, heads is not None, len(extra)
@@ -120,10 +132,9 @@ def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
     if has_heads:
         head_sizes = unpack_from(f"<{count}I", payload, at)
         at += 4 * count
-    matched: dict[int, list[int]] = {}
-    errors: dict[int, int] = {}
+    extra = _NOTHING
     if extra_size:
-        matched, errors = _extra_decoder.decode(payload[at : at + extra_size])
+        extra = _extra_decoder.decode(payload[at : at + extra_size])
         at += extra_size
     envelopes: list[Envelope] | None = None
     if has_heads:
@@ -142,8 +153,9 @@ def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
         count=count,
         size=sum(body_sizes) + sum(head_sizes),
         envelopes=envelopes,
-        matched=matched,
-        filter_errors=errors,
+        matched=extra.matched,
+        filter_errors=extra.errors,
+        keys=extra.keys,
         bodies=bodies,
     )
 
