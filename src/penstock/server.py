@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import resource
 import signal
 import socket
@@ -41,20 +40,11 @@ logger = structlog.get_logger("penstock")
 
 def check_exposure(settings: Settings) -> None:
     """Raises `InvalidArgument` when a stranger could come in by a password that is in the docs."""
-    if settings.has_default_passwords and not _is_loopback(settings.host):
+    if settings.has_default_passwords and not settings.is_on_loopback:
         raise InvalidArgument(
             f"with default passwords the server listens on loopback only, not on {settings.host}: "
             "set PENSTOCK_USER_PASSWORD and PENSTOCK_ADMIN_PASSWORD"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _Server(uvicorn.Server):

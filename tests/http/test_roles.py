@@ -31,6 +31,15 @@ ADMIN = [
     ("POST", "/actuator/loggers/ROOT"),
 ]
 
+API_USER = [
+    ("POST", "/api/producers/publish"),
+    ("POST", "/api/consumers/subscribe"),
+    ("POST", "/api/consumers/unsubscribe"),
+    ("GET", "/api/nothing"),
+]
+API_ADMIN = [("POST", "/api/consumers/addDependency")]
+API_OPEN = [("POST", "/api/users/create"), ("POST", "/auth/local"), ("POST", "/auth/password")]
+
 
 @pytest.mark.parametrize(("method", "path"), OPEN)
 def test_health_is_open_to_everybody(server: Server, method: str, path: str) -> None:
@@ -79,3 +88,38 @@ def test_the_rest_is_for_admins(user: Client, admin: Client, method: str, path: 
 @pytest.mark.parametrize(("method", "path"), USER)
 def test_an_admin_may_do_what_a_user_may(admin: Client, method: str, path: str) -> None:
     assert admin.ask(method, path, consumerGroup="roles").status in (200, 400, 404)
+
+
+@pytest.mark.parametrize(("method", "path"), API_USER + API_ADMIN)
+def test_without_a_name_or_with_a_wrong_one_the_api_is_closed(
+    server: Server, anyone: Client, method: str, path: str
+) -> None:
+    nobody = server.client(f"nobody-{path}", "guess")
+    for answer in (
+        anyone.ask(method, path),
+        anyone.ask(method, path, authorization="a.b.c"),
+        nobody.ask(method, path),
+    ):
+        assert (answer.status, answer.json["success"]) == (401, False)
+        assert answer.json["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize(("method", "path"), API_USER)
+def test_a_user_may_use_the_api(user: Client, admin: Client, method: str, path: str) -> None:
+    for client in (user, admin):
+        answer = client.ask(method, path)
+        assert (answer.status in (400, 404), answer.json["success"]) == (True, False)
+
+
+@pytest.mark.parametrize(("method", "path"), API_ADMIN)
+def test_only_an_admin_may_order_consumers(
+    user: Client, admin: Client, method: str, path: str
+) -> None:
+    refused = user.ask(method, path)
+    assert (refused.status, refused.json["success"]) == (403, False)
+    assert admin.ask(method, path).status == 400
+
+
+@pytest.mark.parametrize(("method", "path"), API_OPEN)
+def test_who_is_nobody_yet_may_become_somebody(anyone: Client, method: str, path: str) -> None:
+    assert anyone.ask(method, path).status == 400

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
-from penstock.http.api import api_routes
+from penstock.http.api import Topics, api_routes
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
 from penstock.http.gate import Gate, Handler, RateLimit, Route
@@ -44,6 +44,7 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     authenticator = Authenticator(
         users, passwords=passwords, tokens=tokens, monotonic=time.monotonic
     )
+    topics = Topics(broker, users, settings)
     gate = Gate(
         authenticator=authenticator,
         limits={
@@ -62,8 +63,8 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     routes = [
         *LightQ(broker, settings).routes(),
         *native_routes(broker),
-        *Subscribers(users).routes(),
-        *api_routes(users, authenticator, tokens),
+        *Subscribers(users, topics).routes(),
+        *api_routes(topics, users, authenticator, tokens, settings),
         *Ops(broker, registry).routes(),
     ]
     routes = [_described(route) for route in routes]
@@ -73,6 +74,11 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     for route in routes:
         app.router.add(route.method, route.path, gate.guard(route))
     app.router.fallback = _fallback(gate, routes)
+
+    @app.on_start
+    async def open_topics(app: Application) -> None:
+        await topics.open()
+
     return app
 
 
