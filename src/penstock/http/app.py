@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 from blacksheep import Application, Request, Response, Router
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
@@ -22,6 +22,7 @@ from penstock.http.operations import OPERATIONS
 from penstock.http.ops import Ops
 from penstock.http.passwords import Passwords
 from penstock.http.request_log import RequestLog
+from penstock.http.request_times import RequestTimes
 from penstock.http.subscribers import Subscribers
 from penstock.http.tokens import Tokens, open_key
 from penstock.http.user import Role
@@ -32,10 +33,17 @@ from penstock.settings import Settings
 __all__ = ["create_app"]
 
 
-def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -> Application:
-    """An ASGI application. It neither opens nor closes the broker."""
+def create_app(
+    broker: Broker,
+    settings: Settings,
+    clock: Clock | None = None,
+    log: RequestLog | None = None,
+) -> Application:
+    """An ASGI application. It neither opens nor closes the broker, nor flushes the log."""
     clock = clock or SystemClock()
     registry = CollectorRegistry()
+    times = RequestTimes()
+    registry.register(times)
     passwords = Passwords()
     users = open_users(settings, passwords)
     tokens = Tokens(
@@ -51,13 +59,8 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
             "push": RateLimit(settings.push_per_second, clock),
             "pop": RateLimit(settings.pop_per_second, clock),
         },
-        seconds=Histogram(
-            "penstock_request_seconds",
-            "Time to answer a request",
-            ["method", "path", "status"],
-            registry=registry,
-        ),
-        log=RequestLog(settings.log_format),
+        times=times,
+        log=log or RequestLog(settings.log_format),
         clock=clock,
     )
     routes = [

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import httptools
 import uvicorn
-from blacksheep import Application, Request, Response
+from blacksheep import Application, Response
 from uvicorn.server import ServerState
 
-from penstock.http.exchange import Exchange
+from penstock.http.exchange import Exchange, IncomingRequest
 
 __all__ = ["Connection"]
 
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._idle_since: float | None = None
         self._is_lingering = False
         self._common: list[tuple[bytes, bytes]] = []
-        self._common_text = b""
+        self._head_starts: dict[int, bytes] = {}
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
@@ -137,12 +137,11 @@ class Connection(asyncio.Protocol):
         if path is None or not path.isascii():
             raise ValueError("not a path")
         method = parser.get_method().decode("ascii")
-        request = Request.incoming(method, path, url.query or b"", self._headers)
+        request = IncomingRequest.incoming(method, path, url.query or b"", self._headers)
         is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
         exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
-        for name, value in self._headers:
-            if name == b"expect" and value.lower() == b"100-continue":
-                exchange.expects_continue = True
+        expect = request.get_first_header(b"expect")
+        exchange.expects_continue = expect is not None and expect.lower() == b"100-continue"
         ahead, self._exchange = self._exchange, exchange
         if ahead is None or ahead.is_answered:
             self._start(exchange)
@@ -190,13 +189,15 @@ class Connection(asyncio.Protocol):
             work = exchange.refuse(Response(HTTPStatus.SERVICE_UNAVAILABLE))
         else:
             work = exchange.run(self._app)
-        task = self._loop.create_task(work)
-        server.tasks.add(task)
-        task.add_done_callback(server.tasks.discard)
+        exchange.task = self._loop.create_task(work)
+        server.tasks.add(exchange.task)
+
+    def ended(self, exchange: Exchange) -> None:
+        if exchange.task is not None:
+            self._server.tasks.discard(exchange.task)
 
     def answered(self, exchange: Exchange) -> None:
         """By the exchange whose turn it was."""
-        self._server.total_requests += 1
         if self._transport.is_closing():
             return
         if not exchange.is_kept_alive:
@@ -220,14 +221,19 @@ class Connection(asyncio.Protocol):
 
     # What exchanges and the server need.
 
-    @property
-    def common_headers(self) -> bytes:
-        """Those of every answer. The server makes a new list of them once a second."""
+    def head_start(self, status: int) -> bytes:
+        """The status line, and the headers of every answer."""
         headers = self._server.default_headers
         if headers is not self._common:
+            # The server makes a new list of them once a second.
             self._common = headers
-            self._common_text = b"".join(b"%b: %b\r\n" % header for header in headers)
-        return self._common_text
+            self._head_starts.clear()
+        start = self._head_starts.get(status)
+        if start is None:
+            line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+            start = line + b"".join(b"%b: %b\r\n" % header for header in headers)
+            self._head_starts[status] = start
+        return start
 
     def write(self, data: bytes) -> None:
         self._transport.write(data)

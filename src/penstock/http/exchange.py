@@ -20,17 +20,33 @@ from blacksheep.exceptions import MessageAborted
 if TYPE_CHECKING:
     from penstock.http.connection import Connection
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "IncomingRequest"]
 
 # Of a body that nobody has asked for yet.
 MAX_WAITING_BYTES = 64 * 1024
 
-_STATUS_LINES = {
-    int(status): f"HTTP/1.1 {int(status)} {status.phrase}\r\n".encode() for status in HTTPStatus
-}
 _GONE = {"type": "http.disconnect"}
 
 logger = logging.getLogger("penstock.http")
+
+
+class IncomingRequest(Request):
+    """A request whose headers are looked up, not searched for: a handler asks for ten of them."""
+
+    _first: dict[bytes, bytes]
+
+    @classmethod
+    def incoming(
+        cls, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> IncomingRequest:
+        """The names of ``headers`` are in lower case."""
+        request = cast(IncomingRequest, super().incoming(method, path, query, headers))
+        # The first of several is the one that counts.
+        request._first = dict(reversed(headers))
+        return request
+
+    def get_first_header(self, name: bytes) -> bytes | None:
+        return self._first.get(name.lower())
 
 
 class RequestBody(ASGIContent):
@@ -42,7 +58,12 @@ class RequestBody(ASGIContent):
 
     async def read(self) -> bytes:
         """All of it. Raises `MessageAborted` when the client has gone before."""
-        return await self._exchange.read()
+        exchange = self._exchange
+        while not exchange.is_whole:
+            if exchange.is_gone:
+                raise MessageAborted
+            await exchange.wait()
+        return exchange.take()
 
 
 class Exchange:
@@ -61,11 +82,13 @@ class Exchange:
         "is_kept_alive",
         "is_whole",
         "request",
+        "task",
     )
 
     def __init__(self, connection: Connection, request: Request, *, is_kept_alive: bool) -> None:
         self._connection = connection
         self.request = request
+        self.task: asyncio.Task[None] | None = None
         request.content = RequestBody(self)
         # What the framework keeps of ASGI's scope; the gate notes in it who asks.
         request.scope = cast(Any, {})
@@ -105,7 +128,7 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def _wait(self) -> None:
+    async def wait(self) -> None:
         """For more of it, or for the client to go."""
         connection = self._connection
         if self.expects_continue:
@@ -115,14 +138,7 @@ class Exchange:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    async def read(self) -> bytes:
-        while not self.is_whole:
-            if self.is_gone:
-                raise MessageAborted
-            await self._wait()
-        return self._take()
-
-    def _take(self) -> bytes:
+    def take(self) -> bytes:
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
@@ -135,8 +151,8 @@ class Exchange:
         while not (self._parts or (self.is_whole and not self._is_taken)):
             if self.is_gone or self.is_answered:
                 return _GONE
-            await self._wait()
-        return {"type": "http.request", "body": self._take(), "more_body": not self.is_whole}
+            await self.wait()
+        return {"type": "http.request", "body": self.take(), "more_body": not self.is_whole}
 
     # The answer.
 
@@ -155,10 +171,15 @@ class Exchange:
         except asyncio.CancelledError:
             connection.close()
             raise
+        finally:
+            connection.ended(self)
 
     async def refuse(self, response: Response) -> None:
         """Without asking the application."""
-        await self._send(response)
+        try:
+            await self._send(response)
+        finally:
+            self._connection.ended(self)
 
     async def _send(self, response: Response) -> None:
         connection = self._connection
@@ -184,7 +205,7 @@ class Exchange:
         connection.answered(self)
 
     def _head(self, response: Response, content: Content | None) -> bytes:
-        lines = [_STATUS_LINES[response.status], self._connection.common_headers]
+        lines = [self._connection.head_start(response.status)]
         for name, value in response.headers.values or ():
             if b"\r" in value or b"\n" in value:
                 raise ValueError(f"the header {name!r} of an answer has a line break in it")

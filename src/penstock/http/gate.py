@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 import msgspec
 import structlog
 from blacksheep import Content, Request, Response
-from prometheus_client import Histogram
 
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
@@ -22,6 +21,7 @@ from penstock.http.errors import Refusal, Refused, error_body, problem_body, sta
 from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
 from penstock.http.request_log import RequestLog
+from penstock.http.request_times import RequestTimes, Times
 from penstock.http.user import Role, User
 
 __all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
@@ -92,7 +92,7 @@ class Gate:
         *,
         authenticator: Authenticator,
         limits: dict[str, RateLimit],
-        seconds: Histogram,
+        times: RequestTimes,
         log: RequestLog,
         clock: Clock,
     ) -> None:
@@ -100,7 +100,7 @@ class Gate:
         self._clock = clock
         self._limits = limits
         self._user_limits: dict[str, tuple[int, RateLimit]] = {}
-        self._seconds = seconds
+        self._times = times
         self._log = log
         # Made by counting on from a random number: that is enough to tell requests apart.
         self._id_prefix = secrets.token_hex(10)
@@ -112,7 +112,7 @@ class Gate:
             refuse = self._problem
         elif route.says_success:
             refuse = self._refusal
-        times: dict[int, Histogram] = {}  # by status: a look-up of labels is dear
+        times: dict[int, Times] = {}  # by status
 
         async def guarded(request: Request) -> Response:
             began = time.perf_counter()
@@ -142,8 +142,8 @@ class Gate:
             seconds = time.perf_counter() - began
             number = response.status
             if number not in times:
-                times[number] = self._seconds.labels(route.method, route.path, str(number))
-            times[number].observe(seconds)
+                times[number] = self._times.of(route.method, route.path, number)
+            times[number].add(seconds)
             self._log.add(
                 request_id=request_id,
                 method=route.method,
@@ -162,7 +162,9 @@ class Gate:
     async def _admit(self, request: Request, route: Route) -> None:
         if route.role is not None:
             header = request.get_first_header(b"authorization")
-            user = await self._authenticator.identify(header) if header else None
+            user = self._authenticator.recall(header) if header else None
+            if user is None and header:
+                user = await self._authenticator.identify(header)
             if user is None:
                 raise Refused(
                     HTTPStatus.UNAUTHORIZED,

@@ -14,6 +14,7 @@ from penstock.logs import is_wanted
 
 __all__ = ["RequestLog"]
 
+FLUSH_SECONDS = 0.005
 _MAX_GROUP_CHARACTERS = 50
 
 logger = structlog.get_logger("penstock.http")
@@ -37,7 +38,7 @@ class RequestLog:
     """Writes a line a request, on stderr.
 
     A line of JSON goes a short way of its own, for a request takes no longer than structlog does.
-    Those of one turn of the event loop are written together, when it ends.
+    Lines of a few milliseconds are written together. `flush` writes those that still wait.
     """
 
     def __init__(self, form: Literal["json", "console"]) -> None:
@@ -73,11 +74,13 @@ class RequestLog:
             )
             return
         if not self._lines:
-            asyncio.get_running_loop().call_soon(self.flush)
+            asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
         line = _Line(request_id, method, path, text, status, milliseconds, self._timestamp())
         self._lines.append(self._encode(line))
 
     def flush(self) -> None:
+        if not self._lines:
+            return
         lines, self._lines = self._lines, []
         lines.append(b"")
         sys.stderr.write(b"\n".join(lines).decode())
