@@ -7,13 +7,12 @@ import time
 from contextlib import suppress
 from itertools import count
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from penstock import AsyncClient, NewMessage
+from penstock import AsyncClient, Backoff, NewMessage
 from penstock.client import Delivery, Retry
 from penstock.client.errors import Unreachable
 from penstock.core import message as core
-from penstock.core.config import Backoff
 from penstock.core.receipt import Receipt
 from penstock.errors import QueueExists, SubscriptionExists
 from tests.crash import report
@@ -64,7 +63,7 @@ class Load:
                 await client.close()
 
     async def _define(self, client: AsyncClient) -> None:
-        settings = {"lease_seconds": LEASE_SECONDS, "max_deliveries": None}
+        settings: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "max_deliveries": None}
         with suppress(QueueExists):
             await client.create_queue(report.QUEUE)
         await client.alter_subscription(report.QUEUE, report.FIRST, **settings)
