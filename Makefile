@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test check simulate bench bench-engine bench-http docs clean
+.PHONY: help install serve test check simulate collection bench bench-engine bench-http docs clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 
 
 bench-http: $(BENCH) ## Measure the service and the client beside their peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.http $(if $(CHECK),--check) $(ARGS)
+
+collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
+	@$(BIN)/python -m penstock.http.collection > docs/penstock.postman_collection.json
 
 docs: $(DEV) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
