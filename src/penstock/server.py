@@ -134,7 +134,7 @@ async def serve(settings: Settings) -> None:
 
 def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     allowed = parse_networks(settings.callback_allow)
-    if _is_loopback(settings.host):
+    if settings.is_on_loopback:
         # Whoever can define a callback is on this machine already.
         allowed += LOOPBACK
     tls: ssl.SSLContext | bool = settings.callback_verify_tls

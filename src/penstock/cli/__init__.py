@@ -14,6 +14,7 @@ __all__ = ["app", "main"]
 _MESSAGES = "Messages"
 _THINGS = "Queues and subscriptions"
 _SERVER = "The server"
+_DATA = "Data"
 _SHELL = "This program"
 
 
@@ -34,7 +35,8 @@ class _Commands(LazyGroup):
         "serve": Entry("serve", "serve", "Start the server.", _SERVER),
         "doctor": Entry("doctor", "doctor", "Check a server and this machine.", _SERVER),
         "bench": Entry("bench", "bench", "Put a short load on a running server.", _SERVER),
-        "ingest": Entry("ingest", "app", "Handle ingested messages.", _SERVER),
+        "ingest": Entry("ingest", "app", "Handle ingested messages.", _DATA),
+        "pipeline": Entry("pipeline", "app", "Land messages in a lake with Spark.", _DATA),
         "wal": Entry("wal", "app", "Look at, check and repair a data directory.", _SERVER),
         "completion": Entry("completion", "completion", "Print shell completion.", _SHELL),
     }

@@ -1,0 +1,306 @@
+"""``penstock pipeline``: land every message in a lake, look at it, replay from it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from penstock.cli import exits
+from penstock.cli.connection import Connection, with_connection
+from penstock.errors import InvalidArgument, PenstockError
+
+if TYPE_CHECKING:
+    from penstock.pipeline.lake import Lake
+    from penstock.pipeline.run import Progress
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    name="pipeline",
+    help="Land messages in a lake with Spark.",
+    no_args_is_help=True,
+)
+
+LakePath = Annotated[
+    str, typer.Option("--lake", help="The lake: a directory.", envvar="PENSTOCK_LAKE")
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master", help="Spark's master; without it what spark-submit says, or local[*]."
+    ),
+]
+Memory = Annotated[str, typer.Option("--driver-memory", help="Of Spark's driver.")]
+
+
+@app.command("run")
+@with_connection
+def run_command(
+    connection: Connection,
+    lake: LakePath = "./lake",
+    queues: Annotated[
+        str | None, typer.Option("--queues", help="Some queues, with commas; all if absent.")
+    ] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", help="Queues whose name matches; all if absent.")
+    ] = None,
+    subscription: Annotated[
+        str, typer.Option("--subscription", help="Of the pipeline, on each queue.")
+    ] = "pipeline",
+    once: Annotated[
+        bool, typer.Option("--once", help="Up to the end of the queues as they are now.")
+    ] = False,
+    refresh_seconds: Annotated[
+        float, typer.Option("--refresh-seconds", help="How often silver and gold follow.", min=1)
+    ] = 60,
+    max_rows: Annotated[
+        int | None, typer.Option("--max-rows", help="Rows of a batch at most.", min=1)
+    ] = None,
+    schemas: Annotated[
+        Path | None,
+        typer.Option("--schemas", help='JSON: {"orders": "id INT, total DOUBLE"}', exists=True),
+    ] = None,
+    ignore_data_loss: Annotated[
+        bool, typer.Option("--ignore-data-loss", help="Go on when messages are gone.")
+    ] = False,
+    master: Master = None,
+    driver_memory: Memory = "1g",
+) -> None:
+    """Read queues into bronze, exactly once, and keep silver and gold up to date."""
+    with _refusals():
+        from penstock.pipeline.lake import Lake
+        from penstock.pipeline.run import Job, run
+        from penstock.pipeline.session import make_session
+        from penstock.pipeline.silver import check_schemas
+
+        if queues and pattern:
+            raise InvalidArgument("--queues and --pattern contradict each other: give one")
+        typed = msgspec.json.decode(schemas.read_bytes(), type=dict[str, str]) if schemas else {}
+        check_schemas(typed)
+        job = Job(
+            lake=Lake(lake),
+            options=_options(connection),
+            queues=[name.strip() for name in (queues or "").split(",") if name.strip()],
+            pattern=pattern,
+            subscription=subscription,
+            once=once,
+            refresh_seconds=refresh_seconds,
+            max_rows=max_rows,
+            schemas=typed,
+            fail_on_data_loss=not ignore_data_loss,
+        )
+        stop = threading.Event()
+        spark = make_session(_master(master), memory=driver_memory)
+        with _signals(stop), _live() as live:
+            progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
+        _console().print(_shown(progress))
+
+
+@app.command("status")
+def status_command(
+    lake: LakePath = "./lake",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+) -> None:
+    """Show what has been landed. Needs neither Spark nor the server."""
+    with _refusals():
+        from penstock.pipeline.status import status_of
+
+        status = status_of(_existing(lake))
+        if as_json:
+            typer.echo(msgspec.json.encode(status).decode())
+            return
+        tables = Table("table", "rows", "files", "bytes", title=status.lake)
+        for each in status.tables:
+            tables.add_row(each.table, f"{each.rows:,}", f"{each.files:,}", f"{each.bytes:,}")
+        landed = Table("queue", "landed up to index")
+        for queue, index in sorted(status.landed.items()):
+            landed.add_row(queue, f"{index - 1:,}")
+        out = Console()
+        out.print(tables)
+        out.print(landed)
+        for job, batches in status.behind.items():
+            out.print(f"{job}: {batches} batches behind bronze")
+
+
+@app.command("report")
+def report_command(
+    lake: LakePath = "./lake",
+    output: Annotated[
+        Path | None, typer.Option("--output", help="The page; LAKE/report.html if absent.")
+    ] = None,
+    plots: Annotated[
+        Path | None, typer.Option("--plots", help="Also write each plot there, as SVG.")
+    ] = None,
+) -> None:
+    """Make one page with plots and what needs attention."""
+    with _refusals():
+        from penstock.pipeline.report import write_report
+
+        found = _existing(lake)
+        path = write_report(found, output or found.root / "report.html", plots=plots)
+        Console().print(f"The report is {path}", soft_wrap=True)
+
+
+@app.command("replay")
+@with_connection
+def replay_command(
+    connection: Connection,
+    where: Annotated[str, typer.Option("--where", help="A condition of SQL over bronze.")],
+    to: Annotated[str, typer.Option("--to", help="The queue that gets the messages.")],
+    lake: LakePath = "./lake",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    master: Master = None,
+    driver_memory: Memory = "1g",
+) -> None:
+    """Publish messages of bronze once more. Counts them first, then asks."""
+    with _refusals():
+        from penstock.pipeline.replay import Replay
+        from penstock.pipeline.session import make_session
+
+        found = _existing(lake)
+        spark = make_session(_master(master), memory=driver_memory)
+        replay = Replay(spark, found, where, to)
+        counts = replay.count()
+        out = Console()
+        for queue, count in counts.items():
+            out.print(f"{count:,} messages of {queue}")
+        total = sum(counts.values())
+        out.print(
+            f"{total:,} messages would go to {to}" if dry_run else f"{total:,} messages to {to}"
+        )
+        if dry_run or not total:
+            return
+        if not yes:
+            typer.confirm("Publish them?", abort=True)
+        replay.send(_options(connection))
+        out.print("Done.")
+
+
+@app.command("compact")
+def compact_command(lake: LakePath = "./lake") -> None:
+    """Merge the small files of each queue and day. Refused while a pipeline runs."""
+    with _refusals():
+        from penstock.pipeline.run import compact
+
+        found = _existing(lake)
+        with found.lock():
+            done = compact(found)
+        for table, each in done.items():
+            Console().print(f"{table}: {each.before} files became {each.after}")
+
+
+@app.command("reset")
+def reset_command(
+    lake: LakePath = "./lake",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete the lake with all its tables. Queues and subscriptions stay as they are."""
+    with _refusals():
+        from penstock.pipeline.status import status_of
+
+        found = _existing(lake)
+        with found.lock():
+            rows = sum(each.rows for each in status_of(found).tables)
+            if not yes:
+                typer.confirm(f"Delete {found.root} with {rows:,} rows?", abort=True)
+            # The log goes last: what is left of a reset that was interrupted is still a lake.
+            for entry in sorted(found.root.iterdir(), key=lambda each: each.name == "_penstock"):
+                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        Console().print(f"{found.root} is empty.", soft_wrap=True)
+
+
+def _existing(path: str) -> Lake:
+    from penstock.pipeline.lake import Lake
+
+    lake = Lake(path)
+    if not lake.own.is_dir():
+        raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
+    return lake
+
+
+def _options(connection: Connection) -> dict[str, str]:
+    """The same for Spark, whose executors ask the server themselves."""
+    given = connection.options()
+    found = {
+        "url": connection.url,
+        "username": given.get("username"),
+        "password": given.get("password"),
+        "token": given.get("token"),
+        "caFile": connection.ca,
+        "timeoutSeconds": str(connection.timeout),
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _master(given: str | None) -> str | None:
+    """spark-submit has decided already, if it was that."""
+    if given is not None or "SPARK_ENV_LOADED" in os.environ:
+        return given
+    return "local[*]"
+
+
+def _console() -> Console:
+    return Console(stderr=True)
+
+
+@contextmanager
+def _live() -> Iterator[Live]:
+    console = _console()
+    with Live(
+        console=console, refresh_per_second=4, transient=True, auto_refresh=console.is_terminal
+    ) as live:
+        yield live
+
+
+def _shown(progress: Progress) -> Table:
+    table = Table("messages", "events", "rows/s", "waiting", "batches", "last batch")
+    table.add_row(
+        f"{progress.rows.get('bronze', 0):,}",
+        f"{progress.rows.get('events', 0):,}",
+        f"{progress.rows_per_second:,.0f}",
+        f"{progress.lag:,}",
+        f"{progress.batches:,}",
+        f"{progress.batch_seconds:.1f} s",
+    )
+    return table
+
+
+@contextmanager
+def _signals(stop: threading.Event) -> Iterator[None]:
+    """SIGINT and SIGTERM end a run in order: the batch that is under way may be run again."""
+    before = {
+        number: signal.signal(number, lambda *_: stop.set())
+        for number in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Errors as a sentence, not as a traceback."""
+    if find_spec("pyspark") is None:
+        exits.usage("Spark is not installed: pip install 'penstock[spark]'")
+    try:
+        yield
+    except PenstockError as exc:
+        exits.fail(exc)
+    except OSError as exc:
+        exits.stop(f"the lake cannot be read or written: {exc}", exits.STORE)

@@ -1,0 +1,97 @@
+"""Compaction: many small files of a queue and day become one, without a moment of two or none.
+
+The new directory is made beside the table, and then the two are exchanged in one step (`renameat2`
+of Linux). A reader that lists the directory sees the old files or the new one. What is exchanged
+away is kept until the next compaction, for readers that are still at it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow.parquet as pq
+
+from penstock.pipeline.lake import Lake, sync_file
+
+__all__ = ["Compacted", "compact_table"]
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_BATCH_ROWS = 65_536
+
+
+class Compacted(NamedTuple):
+    """How many files became how many."""
+
+    directories: int
+    before: int
+    after: int
+
+
+def compact_table(
+    lake: Lake, table: str, *, protected: Iterable[str] = (), at_least: int = 2
+) -> Compacted:
+    """Every directory of the table that has ``at_least`` files that are not ``protected``.
+
+    Protected are files, relative to the lake, that somebody is yet to look for by their name.
+    """
+    away = lake.staging(f"compact-{table}")
+    if away.exists():
+        shutil.rmtree(away)
+    kept = set(protected)
+    directories = before = after = 0
+    base = lake.table(table)
+    for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
+        files = sorted(directory.glob("*.parquet"))
+        small = [file for file in files if str(file.relative_to(lake.root)) not in kept]
+        if len(small) < at_least:
+            continue
+        fresh = away / str(number)
+        fresh.mkdir(parents=True)
+        merged = _merge(small, fresh)
+        with lake.moving:
+            # What has landed in the meantime comes along.
+            others = [file for file in directory.glob("*.parquet") if file not in small]
+            for file in others:
+                os.link(file, fresh / file.name)
+            sync_file(fresh)
+            _exchange(fresh, directory)
+        sync_file(directory.parent)
+        directories += 1
+        before += len(small)
+        after += merged
+    return Compacted(directories, before, after)
+
+
+def _merge(files: list[Path], directory: Path) -> int:
+    """One file with all their rows, in the order of their names, which is that of the indexes."""
+    first, last = files[0].stem.partition("-")[0], max(file.stem.split("-")[1] for file in files)
+    target = directory / f"{first}-{last}.parquet"
+    schema = pq.read_schema(files[0])
+    with pq.ParquetWriter(target, schema, compression="snappy") as writer:
+        for file in files:
+            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
+                writer.write_batch(batch)
+    sync_file(target)
+    return 1
+
+
+def _exchange(one: Path, other: Path) -> None:
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is not None:
+        done = rename(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE)
+        if done == 0:
+            return
+        number = ctypes.get_errno()
+        if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise OSError(number, os.strerror(number), str(other))
+    # Not every file system can: then the directory is away for a moment.
+    aside = one.with_name(f"{one.name}.old")
+    other.rename(aside)
+    one.rename(other)

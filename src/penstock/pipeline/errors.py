@@ -1,0 +1,40 @@
+"""What can go wrong in a pipeline.
+
+::
+
+    PenstockError
+    └── PipelineError
+        ├── LakeInUse       lake_in_use: another process has the lake
+        ├── LakeDamaged     lake_damaged: a file that was landed is missing
+        └── QueryFailed     query_failed: a query of Spark's ended with an error
+"""
+
+from __future__ import annotations
+
+from penstock.errors import PenstockError
+
+__all__ = ["LakeDamaged", "LakeInUse", "PipelineError", "QueryFailed"]
+
+
+class PipelineError(PenstockError):
+    """The pipeline cannot go on."""
+
+    code = "pipeline_error"
+
+
+class LakeInUse(PipelineError):
+    """Another process has the lake."""
+
+    code = "lake_in_use"
+
+
+class LakeDamaged(PipelineError):
+    """A file that was landed is missing."""
+
+    code = "lake_damaged"
+
+
+class QueryFailed(PipelineError):
+    """A query of Spark's ended with an error."""
+
+    code = "query_failed"

@@ -1,0 +1,63 @@
+"""Replay: messages of bronze that meet a condition, back into a queue, through the sink."""
+
+from __future__ import annotations
+
+import hashlib
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from penstock.errors import InvalidArgument
+from penstock.pipeline.bronze import MESSAGES
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+
+__all__ = ["Replay"]
+
+
+class Replay:
+    """``where`` is SQL over the columns of bronze. Raises `InvalidArgument` when it is not."""
+
+    def __init__(self, spark: SparkSession, lake: Lake, where: str, queue: str) -> None:
+        self._entry = Landing(lake, MESSAGES.table).last().number
+        if not self._entry:
+            raise InvalidArgument(f"there is nothing in bronze at {lake.root}: run the pipeline")
+        self._where = where
+        self._queue = queue
+        try:
+            table = spark.read.parquet(str(lake.table(MESSAGES.table)))
+            self._rows = table.where(F.expr(where))
+        except PySparkException as exc:
+            raise InvalidArgument(f"--where is no condition over bronze: {exc}") from exc
+
+    def count(self) -> dict[str, int]:
+        """How many messages of which queue."""
+        found = self._rows.groupBy("queue").count().orderBy("queue").collect()
+        return {row["queue"]: row["count"] for row in found}
+
+    def send(self, options: dict[str, str]) -> None:
+        """Publish them, with their attributes, and where they come from as two more.
+
+        The same replay of the same bronze has the same key: what is repeated within the queue's
+        dedup window is not published twice.
+        """
+        words = f"{self._where}\n{self._queue}\n{self._entry}"
+        key = "replay-" + hashlib.sha256(words.encode()).hexdigest()[:32]
+        writer = _messages(self._rows).write.format("penstock").mode("append")
+        writer.options(**{**options, "queue": self._queue, "idempotencyKey": key}).save()
+
+
+def _messages(rows: DataFrame) -> DataFrame:
+    origin = F.create_map(F.lit("replayed-from"), F.col("queue"), F.lit("replayed-id"), F.col("id"))
+    given = F.coalesce("attributes", F.create_map().cast("map<string,string>"))
+    # A message that was replayed before says where it came from the last time.
+    kept = F.map_filter(given, lambda name, _: ~name.isin("replayed-from", "replayed-id"))
+    return rows.select(
+        "body",
+        "content_type",
+        F.map_concat(kept, origin).alias("attributes"),
+        "topic",
+        "priority",
+        "group_key",
+    )

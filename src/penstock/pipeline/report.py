@@ -1,0 +1,221 @@
+"""The report: one page that needs nothing else, made of the gold tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from penstock.pipeline import svg
+from penstock.pipeline.gold import gold_path
+from penstock.pipeline.lake import Lake, replace_file
+from penstock.pipeline.status import Status, status_of
+
+__all__ = ["Report", "write_report"]
+
+Row = dict[str, Any]
+
+_MINUTES = 24 * 60
+_SLOW_MS = 60_000.0
+_POINTS = 480
+
+
+class Report:
+    """The last 24 hours that gold has, as plots and as a list of what needs attention."""
+
+    def __init__(self, lake: Lake) -> None:
+        self._status = status_of(lake)
+        self._traffic = _recent(_rows(lake, "traffic_minute"))
+        self._delivery = _recent(_rows(lake, "delivery_minute"))
+        self._backlog = _recent(_rows(lake, "backlog_minute"))
+        self._letters = _last_days(_rows(lake, "dead_letters"))
+        self._talkers = _last_days(_rows(lake, "top_talkers"))
+
+    def plots(self) -> dict[str, str]:
+        """SVG texts by the name of their files."""
+        return {
+            "throughput": svg.lines(
+                "Published, messages a minute",
+                _series(self._traffic, lambda r: r["queue"], "published", sum),
+                "messages/min",
+            ),
+            "latency": svg.bands(
+                "From publish to first delivery",
+                self._quantiles("first_delivery"),
+                "ms",
+            ),
+            "ack-latency": svg.bands("From publish to ack", self._quantiles("ack"), "ms"),
+            "backlog": svg.lines(
+                "Backlog: published and not settled",
+                _series(self._backlog, _reader, "backlog", max),
+                "messages",
+            ),
+            "dead-letters": svg.bars(
+                "Dead letters by reason", _by_reason(self._letters), "messages"
+            ),
+            "talkers": svg.bars(
+                "Top talkers, by bytes of the last day", _by_talker(self._talkers), "bytes"
+            ),
+        }
+
+    def _quantiles(self, what: str) -> list[svg.Series]:
+        """The worst of all subscriptions in each minute."""
+        return [
+            svg.Series(name, series[0].points)
+            for name in ("p50", "p95", "p99")
+            if (series := _series(self._delivery, lambda _: "", f"{what}_{name}_ms", max))
+        ]
+
+    def attention(self) -> list[tuple[str, str]]:
+        """What somebody should look at, and why; the worst kinds first."""
+        found = []
+        for name, count in sorted(_by_reason(self._letters), key=lambda each: -each[1]):
+            found.append((f"{count:,.0f} dead letters", name))
+        rejected = sum(each.rows for each in self._status.tables if each.table == "rejects")
+        if rejected:
+            found.append((f"{rejected:,} bodies could not be parsed", "see the table rejects"))
+        for each in _series(self._backlog, _reader, "backlog", max):
+            values = [value for _, value in each.points]
+            if len(values) > 1 and values[-1] > 0 and values[-1] >= max(values[:-1]):
+                found.append((f"a backlog of {values[-1]:,.0f} that grows", each.name))
+        for each in _series(self._delivery, _reader, "first_delivery_p99_ms", max):
+            worst = max(value for _, value in each.points)
+            if worst >= _SLOW_MS:
+                found.append((f"a first delivery took {worst / 1000:,.0f} s (p99)", each.name))
+        for job, batches in self._status.behind.items():
+            if batches > 1:
+                found.append((f"{job} is {batches} batches behind bronze", "run the pipeline"))
+        return found
+
+    def html(self) -> str:
+        plots = "".join(f"<figure>{text}</figure>" for text in self.plots().values())
+        return _PAGE.format(
+            lake=escape(self._status.lake),
+            until=_until(self._traffic or self._delivery),
+            attention=_table(("what", "where"), self.attention()) or "<p>Nothing.</p>",
+            plots=plots,
+            tables=_tables(self._status),
+        )
+
+
+def write_report(lake: Lake, target: Path, *, plots: Path | None = None) -> Path:
+    """The page at ``target``, and each plot as an SVG file in ``plots`` if that is given."""
+    report = Report(lake)
+    replace_file(target, report.html().encode())
+    if plots is not None:
+        for name, text in report.plots().items():
+            replace_file(plots / f"{name}.svg", text.encode())
+    return target
+
+
+def _rows(lake: Lake, table: str) -> list[Row]:
+    path = gold_path(lake, table)
+    rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
+    return rows
+
+
+def _recent(rows: list[Row]) -> list[Row]:
+    if not rows:
+        return []
+    since = max(row["minute"] for row in rows) - timedelta(minutes=_MINUTES)
+    return [row for row in rows if row["minute"] > since]
+
+
+def _last_days(rows: list[Row]) -> list[Row]:
+    last = max((row["day"] for row in rows), default=None)
+    return [row for row in rows if row["day"] == last]
+
+
+def _reader(row: Row) -> str:
+    return f"{row['queue']} / {row['subscription']}"
+
+
+def _series(
+    rows: list[Row],
+    name: Callable[[Row], str],
+    column: str,
+    join: Callable[[list[float]], float],
+) -> list[svg.Series]:
+    values: dict[str, dict[datetime, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row[column] is not None:
+            values[name(row)][row["minute"]].append(float(row[column]))
+    return [
+        svg.Series(key, _thin([(at, join(points[at])) for at in sorted(points)]))
+        for key, points in sorted(values.items())
+    ]
+
+
+def _thin(points: list[tuple[datetime, float]]) -> list[tuple[datetime, float]]:
+    """No more than can be told apart: the highest of every few."""
+    every = -(-len(points) // _POINTS)
+    groups = [points[at : at + every] for at in range(0, len(points), every)] if points else []
+    return [(group[0][0], max(value for _, value in group)) for group in groups]
+
+
+def _by_reason(rows: list[Row]) -> list[tuple[str, float]]:
+    counts: dict[str, float] = defaultdict(float)
+    for row in rows:
+        counts[f"{row['queue']}: {row['reason'] or 'no reason given'}"] += row["dead"]
+    return list(counts.items())
+
+
+def _by_talker(rows: list[Row]) -> list[tuple[str, float]]:
+    return [
+        (
+            " / ".join(str(row[key]) for key in ("queue", "tenant", "topic") if row[key]),
+            row["bytes"],
+        )
+        for row in rows
+    ]
+
+
+def _until(rows: list[Row]) -> str:
+    newest = max((row["minute"] for row in rows), default=None)
+    return f"up to {newest:%Y-%m-%d %H:%M} UTC" if newest else "there are no figures yet"
+
+
+def _tables(status: Status) -> str:
+    rows = [(t.table, f"{t.rows:,}", f"{t.files:,}", f"{t.bytes:,}") for t in status.tables]
+    return _table(("table", "rows", "files", "bytes"), rows)
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    if not rows:
+        return ""
+    cells = "".join(f"<th>{escape(name)}</th>" for name in head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<table><thead><tr>{cells}</tr></thead><tbody>{lines}</tbody></table>"
+
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Penstock: report</title>
+<meta name="viewport" content="width=device-width">
+<style>
+:root {{ color-scheme: light dark; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 900px;
+  padding: 0 1rem; }}
+h1 {{ font-size: 1.4rem; margin-bottom: 0; }}
+h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
+figure {{ margin: 1rem 0; }}
+table {{ border-collapse: collapse; width: 100%; }}
+th, td {{ text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884; }}
+.about {{ color: #777; margin-top: 0; overflow-wrap: anywhere; }}
+</style></head><body>
+<h1>Queues, the last 24 hours</h1>
+<p class="about">{lake}, {until}</p>
+<h2>What needs attention</h2>
+{attention}
+<h2>Figures</h2>
+{plots}
+<h2>The lake</h2>
+{tables}
+</body></html>
+"""

@@ -1,0 +1,48 @@
+"""The Spark session of a pipeline."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+__all__ = ["make_session"]
+
+_SETTINGS = {
+    # A day is a day of UTC everywhere.
+    "spark.sql.session.timeZone": "UTC",
+    # A queue called 2030 is a text.
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    # Files of several queues and days are written side by side, without sorting the rows first.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Of the paths of common JSON bodies shredding makes columns of their own.
+    "spark.sql.variant.writeShredding.enabled": "true",
+    "spark.sql.variant.inferShreddingSchema": "true",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+
+def make_session(
+    master: str | None = None, *, memory: str = "1g", settings: dict[str, str] | None = None
+) -> SparkSession:
+    """A new one, or the one there is with these settings. Without ``master`` Spark decides."""
+    builder = SparkSession.builder.appName("penstock-pipeline")
+    if master is not None:
+        builder = builder.master(master)
+        if master.startswith("local"):
+            builder = builder.config("spark.driver.host", "127.0.0.1").config(
+                "spark.driver.bindAddress", "127.0.0.1"
+            )
+            # Workers run in the environment that has Penstock.
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = builder.config("spark.driver.memory", memory)
+    for name, value in {**_SETTINGS, **(settings or {})}.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

@@ -1,0 +1,122 @@
+"""Silver: bodies that were parsed, and apart from them those that could not be, with the reason.
+
+Every row of bronze becomes one row of `silver` or one of `rejects`; a body never fails the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
+
+from penstock.errors import InvalidArgument
+from penstock.pipeline.bronze import MESSAGES
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Entry, Landing, Move
+
+__all__ = ["JOB", "check_schemas", "read_files", "refresh_silver"]
+
+JOB = "silver"
+# So many rows of bronze at a time, at least one entry.
+_STEP_ROWS = 5_000_000
+
+_ENVELOPE = (
+    "queue",
+    "day",
+    "index",
+    "id",
+    "content_type",
+    "attributes",
+    "topic",
+    "priority",
+    "group_key",
+    "created_at",
+)
+_CORRUPT = "_corrupt"
+
+
+def check_schemas(schemas: Mapping[str, str]) -> None:
+    """Raises `InvalidArgument` for a queue's schema that is not DDL."""
+    for queue, ddl in schemas.items():
+        try:
+            _fields(ddl)
+        except Exception as exc:
+            raise InvalidArgument(f"the schema of queue {queue!r} is not DDL: {exc}") from exc
+
+
+def _fields(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    if not isinstance(schema, StructType):
+        raise InvalidArgument(f"{ddl!r} is one type: name the fields, such as a INT, b STRING")
+    return schema
+
+
+def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) -> int:
+    """Bring silver up to bronze; how many rows that were."""
+    landing = Landing(lake, JOB)
+    done = landing.recover().progress.get(MESSAGES.table, 0)
+    rows = 0
+    for step in steps(Landing(lake, MESSAGES.table).entries(done), _STEP_ROWS):
+        bronze = read_files(spark, lake, MESSAGES.table, step)
+        moves = _stage(bronze, landing, schemas)
+        landing.land({MESSAGES.table: step[-1].number}, moves)
+        rows += sum(move.rows for entry in step for move in entry.files)
+    return rows
+
+
+def steps(entries: list[Entry], most_rows: int) -> list[list[Entry]]:
+    """Consecutive entries, so many at a time that they have about ``most_rows`` rows."""
+    found: list[list[Entry]] = []
+    rows = 0
+    for entry in entries:
+        if not found or rows >= most_rows:
+            found.append([])
+            rows = 0
+        found[-1].append(entry)
+        rows += sum(move.rows for move in entry.files)
+    return found
+
+
+def read_files(spark: SparkSession, lake: Lake, table: str, entries: list[Entry]) -> DataFrame:
+    """The rows that these entries have landed."""
+    paths = [str(lake.table(move.path)) for entry in entries for move in entry.files]
+    return spark.read.option("basePath", str(lake.table(table))).parquet(*paths)
+
+
+def _stage(bronze: DataFrame, landing: Landing, schemas: Mapping[str, str]) -> list[Move]:
+    text = F.col("body").cast("string")
+    data = F.try_parse_json(text)
+    reason = (
+        F.when(F.length("body") == 0, "empty")
+        .when(~F.is_valid_utf8(text), "not_utf8")
+        .when(data.isNull(), "not_json")
+    )
+    typed = F.col("queue").isin(*schemas) if schemas else F.lit(False)
+    for queue, ddl in schemas.items():
+        wrong = (F.col("queue") == queue) & _typed(ddl)[_CORRUPT].isNotNull()
+        reason = reason.when(wrong, "wrong_type")
+    judged = bronze.withColumn("reason", reason)
+    good, bad = judged.where("reason is null"), judged.where("reason is not null")
+    _write(good.where(~typed).select(*_ENVELOPE, data.alias("data")), landing.staging / "silver")
+    _write(bad.select(*_ENVELOPE, "body", "reason"), landing.staging / "rejects")
+    tables = ["silver", "rejects"]
+    for queue, ddl in schemas.items():
+        table = f"typed-{queue}"
+        names = [field.name for field in _fields(ddl).fields]
+        row = good.where(F.col("queue") == queue).withColumn("_row", _typed(ddl))
+        _write(row.select(*_ENVELOPE, *(f"_row.{n}" for n in names)), landing.staging / table)
+        tables.append(table)
+    return [move for table in tables for move in landing.staged(table, "index")]
+
+
+def _typed(ddl: str) -> Column:
+    schema = _fields(ddl).add(_CORRUPT, StringType())
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(F.col("body").cast("string"), schema, options)
+
+
+def _write(rows: DataFrame, directory: Path) -> None:
+    rows.write.mode("overwrite").partitionBy("queue", "day").parquet(str(directory))

@@ -1,0 +1,58 @@
+"""What is in a lake, from its log alone: neither Spark nor a server is asked."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.pipeline import gold, silver
+from penstock.pipeline.bronze import EVENTS, MESSAGES
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+
+__all__ = ["Status", "TableStatus", "status_of"]
+
+
+class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of files: how many, and what they have."""
+
+    table: str
+    files: int
+    bytes: int
+    rows: int
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """`landed` is the next index of each queue; `behind` the batches that a job has not seen."""
+
+    lake: str
+    tables: list[TableStatus]
+    landed: dict[str, int]
+    behind: dict[str, int]
+
+
+def status_of(lake: Lake) -> Status:
+    jobs = (MESSAGES.table, EVENTS.table, silver.JOB, gold.JOB)
+    logs = {job: Landing(lake, job) for job in jobs}
+    rows: dict[str, int] = {}
+    for job in (MESSAGES.table, EVENTS.table, silver.JOB):
+        for entry in logs[job].entries():
+            for move in entry.files:
+                table = move.path.partition("/")[0]
+                rows[table] = rows.get(table, 0) + move.rows
+    tables = []
+    for table in sorted(rows):
+        files = list(lake.table(table).rglob("*.parquet"))
+        tables.append(
+            TableStatus(
+                table=table,
+                files=len(files),
+                bytes=sum(file.stat().st_size for file in files),
+                rows=rows[table],
+            )
+        )
+    newest = logs[MESSAGES.table].last()
+    behind = {
+        job: newest.number - logs[job].last().progress.get(MESSAGES.table, 0)
+        for job in (silver.JOB, gold.JOB)
+    }
+    return Status(lake=str(lake.root), tables=tables, landed=dict(newest.progress), behind=behind)

@@ -1,0 +1,160 @@
+"""Requests to a server with the standard library alone: one kept connection a process.
+
+A Python worker of Spark's runs its tasks one after the other, so one connection is enough, and
+there is no event loop to start for each of them.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.spark.errors import Refused, Unreachable
+from penstock.spark.options import Connection
+
+__all__ = ["Interrupted", "Server", "server_of"]
+
+ARROW = "application/vnd.apache.arrow.stream"
+_JSON = "application/json"
+_PASSING = frozenset({429, 502, 503, 504})
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+
+Data = bytes | memoryview | None
+
+
+class Interrupted(Exception):
+    """An answer that did not come, or not whole: another attempt may succeed."""
+
+
+class Server:
+    """Not for several threads. Every request here may be sent twice without harm."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._options = connection
+        self._parts = urlsplit(connection.url)
+        self._headers = _authorization(connection)
+        self._connection: http.client.HTTPConnection | None = None
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", path)
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        """As `send`, with JSON both ways."""
+        if body is None:
+            answer = self.send(method, path, None, {})
+        else:
+            answer = self.send(method, path, json.dumps(body).encode(), {"Content-Type": _JSON})
+        return json.loads(answer) if answer else None
+
+    def send(self, method: str, path: str, data: Data, headers: dict[str, str]) -> bytes:
+        """The body of a good answer.
+
+        Tries again for as long as `retrySeconds` says. Raises `Refused` and `Unreachable`.
+        """
+        began = time.monotonic()
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                with self.open(method, path, data, headers) as response:
+                    return response.read()
+            except Interrupted as exc:
+                left = began + self._options.retry_seconds - time.monotonic()
+                if left <= 0:
+                    raise Unreachable(
+                        f"{self._options.url} did not answer for "
+                        f"{self._options.retry_seconds:g} seconds (retrySeconds): {exc}"
+                    ) from exc
+                time.sleep(min(pause, left))
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    @contextmanager
+    def open(
+        self, method: str, path: str, data: Data, headers: dict[str, str]
+    ) -> Iterator[http.client.HTTPResponse]:
+        """A good answer whose body is yet to be read; one attempt.
+
+        Raises `Interrupted` for what may pass and `Refused` for what will not. After an error, or
+        when the answer is left before its end, the connection is given up.
+        """
+        is_done = False
+        try:
+            response = self._ask(method, path, data, headers)
+            if response.status >= 400:
+                raise _refusal(response.status, response.read())
+            yield response
+            is_done = response.isclosed()
+        except (OSError, http.client.HTTPException) as exc:
+            raise Interrupted(str(exc) or type(exc).__name__) from exc
+        finally:
+            if not is_done:
+                self.close()
+
+    def _ask(
+        self, method: str, path: str, data: Data, headers: dict[str, str]
+    ) -> http.client.HTTPResponse:
+        target = self._parts.path + path
+        every = self._headers | headers
+        if self._connection is not None:
+            # The server may have closed a connection that was idle: that is no failure.
+            try:
+                self._connection.request(method, target, data, every)
+                return self._connection.getresponse()
+            except (OSError, http.client.HTTPException):
+                self.close()
+        self._connection = self._connect()
+        self._connection.request(method, target, data, every)
+        return self._connection.getresponse()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        host = self._parts.hostname or ""
+        patience = self._options.timeout_seconds or None
+        if self._parts.scheme == "https":
+            context = ssl.create_default_context(cafile=self._options.ca_file)
+            return http.client.HTTPSConnection(
+                host, self._parts.port, timeout=patience, context=context
+            )
+        return http.client.HTTPConnection(host, self._parts.port, timeout=patience)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _refusal(status: int, body: bytes) -> Exception:
+    try:
+        problem = json.loads(body)
+        code, detail = str(problem["code"]), str(problem["detail"])
+    except (ValueError, KeyError, TypeError):
+        code, detail = "", body[:200].decode("utf-8", "replace")
+    text = f"{detail or 'the server gave no reason'} (status {status})"
+    if status in _PASSING:
+        return Interrupted(f"{code}: {text}")
+    return Refused(text, reason=code, status=status)
+
+
+def _authorization(connection: Connection) -> dict[str, str]:
+    if connection.token:
+        return {"Authorization": f"Bearer {connection.token}"}
+    if connection.username:
+        both = f"{connection.username}:{connection.password or ''}".encode()
+        return {"Authorization": f"Basic {base64.b64encode(both).decode()}"}
+    return {}
+
+
+_servers: dict[Connection, Server] = {}
+
+
+def server_of(connection: Connection) -> Server:
+    """The one of this process, whose connection is kept from task to task."""
+    if connection not in _servers:
+        _servers[connection] = Server(connection)
+    return _servers[connection]

@@ -1,0 +1,171 @@
+"""What the driver asks a server: which queues there are, how far they reach, where a stream stands.
+
+Of a read of events the queue is the one whose events they are; the log that is read is the queue
+``<queue>-events``, and so are the indexes and the subscription.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from penstock.errors import InvalidArgument
+from penstock.spark.errors import Refused
+from penstock.spark.fetch import Range, fetch
+from penstock.spark.http import server_of
+from penstock.spark.options import ReadOptions
+from penstock.spark.schema import Shaper, read_schema
+
+__all__ = ["Place", "QueueState", "Queues"]
+
+EVENTS_SUFFIX = "-events"
+_SYSTEM_SUFFIXES = ("-dlq", EVENTS_SUFFIX)
+
+# Where a subscription that is made begins: a word, an index, or a moment.
+Place = str | int
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueState:
+    """Indexes ``first <= index < next`` are there; `floor` is the subscription's, if there is one.
+
+    `held` says whether messages wait for other subscriptions first.
+    """
+
+    name: str
+    first: int
+    next: int
+    floor: int | None
+    is_held: bool
+
+
+class Queues:
+    """One look at a time; nothing is remembered."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._server = server_of(options.connection)
+        self._pattern = re.compile(options.pattern) if options.pattern else None
+
+    def look(self) -> dict[str, QueueState]:
+        """The queues that are to be read and exist."""
+        if len(self._options.subscribe) == 1:
+            (name,) = self._options.subscribe
+            try:
+                found = [self._server.get(f"/v1/queues/{self._log(name)}")]
+            except Refused as exc:
+                if exc.reason != "queue_not_found":
+                    raise
+                found = []
+        else:
+            found = self._server.get("/v1/stats")["queues"]
+        by_log = {stats["name"]: stats for stats in found}
+        return {name: self._state(name, by_log[log]) for name, log in self._wanted(by_log)}
+
+    def _wanted(self, logs: Iterable[str]) -> list[tuple[str, str]]:
+        if self._pattern is None:
+            known = set(logs)
+            named = [(name, self._log(name)) for name in self._options.subscribe]
+            return [(name, log) for name, log in named if log in known]
+        suffix = EVENTS_SUFFIX if self._options.is_events else ""
+        names = [(log.removesuffix(suffix), log) for log in sorted(logs) if log.endswith(suffix)]
+        return [
+            (name, log)
+            for name, log in names
+            if self._pattern.fullmatch(name) and not name.endswith(_SYSTEM_SUFFIXES)
+        ]
+
+    def _state(self, name: str, stats: dict[str, Any]) -> QueueState:
+        mine = [s for s in stats["subscriptions"] if s["name"] == self._options.subscription]
+        floor = None
+        if mine:
+            if mine[0]["config"]["filter"] is not None:
+                raise InvalidArgument(
+                    f"subscription {self._options.subscription!r} of queue {name!r} has a filter, "
+                    "and a stream reads every message: use another one and filter in Spark"
+                )
+            floor = mine[0]["lowest_unacked_index"]
+        return QueueState(
+            name=name,
+            first=stats["first_index"],
+            next=stats["next_index"],
+            floor=floor,
+            is_held=bool(mine and mine[0]["held"]),
+        )
+
+    def head(self, state: QueueState, above: int) -> int:
+        """How far the queue can be read now; no crash takes back what is below.
+
+        Statistics may count messages that are still on their way to the disk. A read waits for
+        them, so after one that began later they are safe.
+        """
+        head = state.next
+        if head <= above:
+            return head
+        log = self._log(state.name)
+        page = self._server.get(f"/v1/queues/{log}/messages?start={head - 1}&limit=1")
+        if not page["messages"] and state.first < head:
+            return above
+        if state.is_held:
+            path = f"/v1/queues/{log}/subscriptions/{self._options.subscription}/held?limit=1"
+            held = self._server.get(path)["indexes"]
+            head = min([head, *held])
+        return head
+
+    def subscribe(self, name: str, place: Place) -> int:
+        """The floor of the stream's subscription, which is made at ``place`` if it is absent.
+
+        The server does both in one step, so asking twice cannot skip what came in between.
+        """
+        path = f"/v1/queues/{self._log(name)}/subscriptions/{self._options.subscription}"
+        stats = self._server.call("PUT", path, {"start": place})
+        return int(stats["lowest_unacked_index"])
+
+    def finish(self, name: str, index: int) -> None:
+        """Move the floor: the stream is done with everything below ``index``."""
+        path = f"/v1/queues/{self._log(name)}/subscriptions/{self._options.subscription}/settle"
+        self._server.call("POST", path, {"ack_up_to": index})
+
+    def index_at(self, state: QueueState, moment: datetime) -> int:
+        """The first index that is not older than ``moment``; the end if there is none."""
+        low, high = state.first, state.next
+        while low < high:
+            middle = (low + high) // 2
+            at = self._time_of(state.name, middle)
+            if at is None or at < moment:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _time_of(self, name: str, index: int) -> datetime | None:
+        options = _envelopes(self._options)
+        column = "at" if options.is_events else "created_at"
+        for batch in fetch(Range(name, index, index + 1), options, Shaper(read_schema(options))):
+            moment: datetime = batch.column(column)[0].as_py()
+            return moment
+        return None
+
+    def index_of(self, name: str, id: str) -> int | None:
+        """Where the message of that id is."""
+        try:
+            return int(self._server.get(f"/v1/queues/{name}/messages/{id}")["index"])
+        except Refused as exc:
+            if exc.reason in ("message_not_found", "invalid_argument"):
+                return None
+            raise
+
+    def _log(self, name: str) -> str:
+        return name + EVENTS_SUFFIX if self._options.is_events else name
+
+
+def _envelopes(options: ReadOptions) -> ReadOptions:
+    return ReadOptions(
+        connection=options.connection,
+        is_events=options.is_events,
+        include_body=False,
+        fail_on_data_loss=False,
+    )

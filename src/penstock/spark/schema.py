@@ -1,0 +1,95 @@
+"""The columns, as Spark and as Arrow have them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from penstock.spark.options import ReadOptions
+
+__all__ = ["Shaper", "read_schema"]
+
+
+def read_schema(options: ReadOptions) -> StructType:
+    if options.is_events:
+        return _EVENTS
+    fields = list(_MESSAGES.fields)
+    if not options.include_body:
+        fields = [field for field in fields if field.name != "body"]
+    elif options.body_as_string:
+        fields = [
+            StructField("body", StringType()) if field.name == "body" else field for field in fields
+        ]
+    return StructType(fields)
+
+
+_MESSAGES = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("index", LongType()),
+        StructField("id", StringType()),
+        StructField("body", BinaryType()),
+        StructField("content_type", StringType()),
+        StructField("attributes", MapType(StringType(), StringType())),
+        StructField("topic", StringType()),
+        StructField("priority", IntegerType()),
+        StructField("group_key", StringType()),
+        StructField("created_at", TimestampType()),
+    ]
+)
+_EVENTS = StructType(
+    [
+        StructField("queue", StringType()),
+        StructField("events_index", LongType()),
+        StructField("index", LongType()),
+        StructField("id", StringType()),
+        StructField("event", StringType()),
+        StructField("subscription", StringType()),
+        StructField("deliveries", IntegerType()),
+        StructField("reason", StringType()),
+        StructField("topic", StringType()),
+        StructField("published_at", TimestampType()),
+        StructField("at", TimestampType()),
+    ]
+)
+
+
+class Shaper:
+    """Makes of a server's batch one that Spark takes as it is: its names, order and types.
+
+    Nothing is copied where the types agree. A body that is to be text and is not UTF-8 has its
+    wrong bytes replaced by U+FFFD.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+
+    def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [_fit(batch.column(field.name), field.type) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _fit(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if column.type == kind:
+        return column
+    if pa.types.is_binary(column.type) and pa.types.is_string(kind):
+        try:
+            return column.cast(kind)
+        except pa.ArrowInvalid:
+            texts = [
+                None if body is None else body.decode("utf-8", "replace")
+                for body in column.to_pylist()
+            ]
+            return pa.array(texts, kind)
+    return pc.cast(column, kind)

@@ -1,0 +1,181 @@
+"""A stream: a subscription that is read by index range, batch by batch.
+
+Invariant: the floor of the subscription never passes what Spark has committed. Spark asks
+`latestOffset(start)` only once the batch that ends at ``start`` is in its commit log, so that is
+when the floor moves, and nowhere else. (`commit` comes one batch later, and for the last batch of
+a run not at all; `stop` also comes after a failure.)
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from penstock.errors import InvalidArgument
+from penstock.spark.errors import DataLoss
+from penstock.spark.fetch import Range, fetch
+from penstock.spark.options import ReadOptions
+from penstock.spark.positions import parse_position, share, split
+from penstock.spark.queues import Place, Queues, QueueState
+from penstock.spark.schema import Shaper
+
+__all__ = ["PenstockStreamReader"]
+
+Offset = dict[str, int]
+
+_WORDS = ("floor", "earliest", "latest")
+# A stream that finds nothing asks less and less often, down to this.
+_FIRST_PAUSE_SECONDS = 0.02
+_LONGEST_PAUSE_SECONDS = 0.64
+
+
+class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """An offset is, for each queue, the next index to read.
+
+    A queue that is in the end of a batch but not in its start was found with this batch: the batch
+    holds nothing of it, and notes where it begins.
+    """
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._starting = parse_position("startingOffsets", options.starting or "floor", _WORDS)
+        self._target: Offset | None = None
+        self._heads: Offset = {}
+        self._idle_since: Offset | None = None
+        self._pause_seconds = 0.0
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        queues = Queues(self._options)
+        states = queues.look()
+        missing = [name for name in self._options.subscribe if name not in states]
+        if missing:
+            raise InvalidArgument(f"there is no queue {missing[0]!r} to read: create it first")
+        if isinstance(self._starting, dict):
+            for name in self._starting:
+                if name not in states:
+                    raise InvalidArgument(f"startingOffsets names {name!r}, which is not read")
+        return {name: self._begin(queues, state) for name, state in states.items()}
+
+    def _begin(self, queues: Queues, state: QueueState) -> int:
+        """What a subscription has not finished is skipped only if an index or a time says so."""
+        if isinstance(self._starting, datetime):
+            _floor(queues, state, self._starting.isoformat())
+            return queues.index_at(state, self._starting)
+        if isinstance(self._starting, dict):
+            starting = self._starting.get(state.name, "floor")
+        else:
+            starting = self._starting
+        if isinstance(starting, int):
+            _floor(queues, state, starting)
+            return starting
+        floor = _floor(queues, state, "latest" if starting == "latest" else "earliest")
+        return min(state.first, floor) if starting == "earliest" else floor
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        queues = Queues(self._options)
+        self._target = {name: queues.head(state, 0) for name, state in queues.look().items()}
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        queues = Queues(self._options)
+        self._rest(start)
+        states = queues.look()
+        self._finish(queues, states, start)
+        found = {
+            name: _floor(queues, state, "earliest")
+            for name, state in states.items()
+            if name not in start and (self._target is None or name in self._target)
+        }
+        heads = {name: self._head(queues, states.get(name), name, at) for name, at in start.items()}
+        self._heads = {name: state.next for name, state in states.items()}
+        end = start | heads | found
+        if isinstance(limit, ReadMaxRows):
+            backlogs = {name: end[name] - at for name, at in start.items() if end[name] > at}
+            for name, rows in share(backlogs, limit.max_rows).items():
+                end[name] = start[name] + rows
+        self._idle_since = start if end == start else None
+        return end
+
+    def _rest(self, start: Offset) -> None:
+        """Before looking again at what had nothing new a moment ago."""
+        if self._target is not None or self._idle_since != start:
+            self._pause_seconds = 0.0
+            return
+        self._pause_seconds = min(
+            2 * self._pause_seconds or _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS
+        )
+        time.sleep(self._pause_seconds)
+
+    def _finish(self, queues: Queues, states: dict[str, QueueState], start: Offset) -> None:
+        for name, at in start.items():
+            state = states.get(name)
+            if state is None:
+                continue
+            floor = _floor(queues, state, at)
+            if floor < at <= state.next:
+                queues.finish(name, at)
+
+    def _head(self, queues: Queues, state: QueueState | None, name: str, at: int) -> int:
+        if state is None:
+            if self._options.fail_on_data_loss and self._is_wanted(name):
+                raise DataLoss(
+                    f"queue {name!r} is gone, and with it whatever it held from index {at} on. "
+                    "With failOnDataLoss=false the stream goes on without it"
+                )
+            return at
+        head = queues.head(state, at)
+        if head < at and self._options.fail_on_data_loss and state.next < at:
+            raise DataLoss(
+                f"queue {name!r} ends before index {head}, and the stream had come to {at}: it was "
+                "deleted and made anew, or an older copy is served. With failOnDataLoss=false the "
+                "stream begins anew with it"
+            )
+        if head < at and state.next >= at:
+            return at  # the rest is held for other subscriptions
+        if self._target is not None:
+            return max(at, min(head, self._target.get(name, at)))
+        return head
+
+    def _is_wanted(self, name: str) -> bool:
+        """Whether it is to be read still; another pattern may have come with a restart."""
+        if self._options.pattern is None:
+            return name in self._options.subscribe
+        return re.fullmatch(self._options.pattern, name) is not None
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """As of the last look: it costs no request."""
+        return self._heads or None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        spans = {
+            # A queue that was made anew begins anew.
+            name: (start[name] if start[name] <= stop else 0, stop)
+            for name, stop in end.items()
+            if name in start
+        }
+        return split(spans, self._options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Range):
+            return iter(())
+        return fetch(partition, self._options, Shaper(self._schema))
+
+
+def _floor(queues: Queues, state: QueueState, place: Place) -> int:
+    return queues.subscribe(state.name, place) if state.floor is None else state.floor

@@ -1,0 +1,196 @@
+"""Rows into queues, from the executors: each chunk is one request that may be sent twice.
+
+The key of a chunk is query, batch, partition and number, so a batch that Spark runs again publishes
+nothing twice, for as long as the queue remembers keys (`dedup_window_seconds`). That holds if the
+rows come in the same order again: chunks are cut by the sequence of rows alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+)
+
+from penstock.errors import InvalidArgument
+from penstock.spark.errors import Refused
+from penstock.spark.http import ARROW, server_of
+from penstock.spark.options import WriteOptions
+
+__all__ = ["PenstockStreamWriter", "PenstockWriter", "Written", "check_columns"]
+
+# Half of what a request may hold: the rest of a row comes on top of its body.
+_CHUNK_BYTES = 8 * 1024 * 1024
+
+_TEXT = (StringType,)
+_COLUMNS: dict[str, tuple[type[DataType], ...]] = {
+    "queue": _TEXT,
+    "body": (BinaryType, StringType),
+    "content_type": _TEXT,
+    "attributes": (MapType,),
+    "topic": _TEXT,
+    "priority": (IntegerType,),
+    "group_key": _TEXT,
+    "dedup_key": _TEXT,
+    "not_before": (TimestampType,),
+}
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Raises `InvalidArgument` for a column that is unknown, missing, or of another type."""
+    for field in schema.fields:
+        if field.name not in _COLUMNS:
+            raise InvalidArgument(
+                f"the column {field.name} cannot be written: select from {', '.join(_COLUMNS)}"
+            )
+        allowed = _COLUMNS[field.name]
+        if not isinstance(field.dataType, allowed):
+            kinds = " or ".join(kind.typeName() for kind in allowed)
+            raise InvalidArgument(
+                f"the column {field.name} is {field.dataType.simpleString()}: make it {kinds}"
+            )
+    names = schema.fieldNames()
+    if "body" not in names:
+        raise InvalidArgument("there is no column body: name the one that is to be the message so")
+    if (options.queue is None) == ("queue" not in names):
+        raise InvalidArgument(
+            "give exactly one, the option queue or a column queue, to say where rows go"
+        )
+
+
+@dataclass(frozen=True)
+class Written(WriterCommitMessage):
+    """What one task has published."""
+
+    rows: int
+
+
+class PenstockWriter(DataSourceArrowWriter):
+    """``key`` names this job. Tasks that are tried again publish nothing twice."""
+
+    def __init__(self, options: WriteOptions, key: str) -> None:
+        self._options = options
+        self._key = key
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return _write(iterator, self._options, self._key)
+
+
+class PenstockStreamWriter(DataSourceStreamArrowWriter):
+    """A batch that is run again after a crash publishes nothing twice."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        context = _task()
+        query = context.getLocalProperty("sql.streaming.queryId")
+        batch = context.getLocalProperty("streaming.sql.batchId")
+        return _write(iterator, self._options, f"{query}/{batch}")
+
+
+def _task() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("rows are written by a task of Spark's only")
+    return context
+
+
+def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions, key: str) -> Written:
+    prefix = f"{key}/{_task().partitionId()}"
+    chunks: dict[str, _Chunks] = {}
+    rows = 0
+    for batch in iterator:
+        rows += batch.num_rows
+        for queue, part in _by_queue(batch, options.queue):
+            if queue not in chunks:
+                chunks[queue] = _Chunks(queue, prefix, options)
+            chunks[queue].add(part)
+    for each in chunks.values():
+        each.flush()
+    return Written(rows)
+
+
+def _by_queue(batch: pa.RecordBatch, queue: str | None) -> Iterator[tuple[str, pa.RecordBatch]]:
+    if batch.column("body").null_count:
+        raise InvalidArgument("a row has no body: a message may be empty, but not null")
+    if queue is not None:
+        yield queue, batch
+        return
+    queues = batch.column("queue")
+    if queues.null_count:
+        raise InvalidArgument("a row has no queue: every row must say where it goes")
+    rest = batch.drop_columns(["queue"])
+    for name in pc.unique(queues).to_pylist():
+        yield name, rest.filter(pc.equal(queues, name))
+
+
+class _Chunks:
+    """Gathers the rows of one queue and publishes them whenever the next one does not fit."""
+
+    def __init__(self, queue: str, prefix: str, options: WriteOptions) -> None:
+        self._path = f"/v1/queues/{queue}/messages"
+        self._prefix = prefix
+        self._server = server_of(options.connection)
+        self._most_rows = options.chunk_rows
+        self._parts: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+        self._number = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        sizes = np.cumsum(pc.binary_length(batch.column("body")).to_numpy(zero_copy_only=False))
+        at = 0
+        while at < batch.num_rows:
+            before = int(sizes[at - 1]) if at else 0
+            fits = np.searchsorted(sizes, before + _CHUNK_BYTES - self._bytes, side="right")
+            stop = min(int(fits), at + self._most_rows - self._rows, batch.num_rows)
+            if stop <= at:
+                if self._rows:
+                    self.flush()
+                    continue
+                stop = at + 1
+            self._parts.append(batch.slice(at, stop - at))
+            self._rows += stop - at
+            self._bytes += int(sizes[stop - 1]) - before
+            at = stop
+
+    def flush(self) -> None:
+        if not self._rows:
+            return
+        table = pa.Table.from_batches(self._parts)
+        self._publish(table, f"{self._prefix}/{self._number}")
+        self._number += 1
+        self._parts, self._rows, self._bytes = [], 0, 0
+
+    def _publish(self, table: pa.Table, key: str) -> None:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        headers = {"Content-Type": ARROW, "Idempotency-Key": key}
+        try:
+            self._server.send("POST", self._path, memoryview(sink.getvalue()), headers)
+        except Refused as exc:
+            if exc.reason != "batch_too_large" or table.num_rows == 1:
+                raise
+            # Many attributes: the halves have keys of their own, the same ones every time.
+            half = table.num_rows // 2
+            self._publish(table.slice(0, half), f"{key}.0")
+            self._publish(table.slice(half), f"{key}.1")

@@ -1,0 +1,83 @@
+"""A real Spark, one session for all tests of this folder, and real servers."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.client import Client
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.session import make_session
+from tests.client.server import Server
+from tests.spark.helpers import OPTIONS, World
+
+_JAVA = 17
+_numbers = count()
+
+
+def _java_version() -> int:
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return 0
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(\d+)', told)
+    return int(found[1]) if found else 0
+
+
+@pytest.fixture(scope="session")
+def java() -> None:
+    if _java_version() < _JAVA:
+        text = f"Spark needs Java {_JAVA}: apt-get install openjdk-{_JAVA}-jre-headless"
+        if os.environ.get("CI"):
+            pytest.fail(text)
+        pytest.skip(text)
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[SparkSession]:
+    settings = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
+    session = make_session("local[2]", settings=settings)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One for all tests that do not stop it; they keep apart by queue."""
+    with Server("memory:", tmp_path_factory.mktemp("server") / "log") as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    with Client(server.url, username="admin", password="adminpassword") as client:
+        yield client
+
+
+@pytest.fixture
+def queue(client: Client) -> str:
+    name = f"spark-{next(_numbers)}"
+    client.create_queue(name)
+    return name
+
+
+@pytest.fixture
+def world(spark: SparkSession, server: Server, client: Client) -> World:
+    return World(spark, client, {"url": server.url, **OPTIONS})
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path / "lake")

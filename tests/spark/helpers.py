@@ -1,0 +1,62 @@
+"""What the tests of the format have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.client import Client
+
+OPTIONS = {"username": "admin", "password": "adminpassword", "retrySeconds": "5"}
+
+
+class World(NamedTuple):
+    """Spark, a client of the server, and the options that lead Spark to it."""
+
+    spark: SparkSession
+    client: Client
+    options: dict[str, str]
+
+    def read(self, **options: str) -> DataFrame:
+        return self.spark.read.format("penstock").options(**{**self.options, **options}).load()
+
+    def stream(self, **options: str) -> DataFrame:
+        every = {**self.options, "subscription": "stream", **options}
+        return self.spark.readStream.format("penstock").options(**every).load()
+
+    def publish(self, queue: str, count: int, *, first: int = 0) -> None:
+        bodies = [f"body {number}".encode() for number in range(first, first + count)]
+        for at in range(0, count, 10_000):
+            self.client.publish(queue, bodies[at : at + 10_000])
+
+    def floor(self, queue: str, subscription: str = "stream") -> int:
+        stats = {each.name: each for each in self.client.queue_stats(queue).subscriptions}
+        return stats[subscription].lowest_unacked_index
+
+
+def run_available(rows: DataFrame, directory: Path, name: str = "run") -> StreamingQuery:
+    """To the end of what there is, into parquet files below the directory."""
+    query = (
+        rows.writeStream.format("parquet")
+        .option("path", str(directory / "out"))
+        .option("checkpointLocation", str(directory / name))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def indexes(rows: DataFrame) -> list[int]:
+    return sorted(row["index"] for row in rows.select("index").collect())
+
+
+def named(error: BaseException, *words: str) -> bool:
+    return all(word in str(error) for word in words)
+
+
+Rows = Sequence[dict[str, object]]
