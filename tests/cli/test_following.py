@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.cli.shell import Shell
 
@@ -20,14 +21,19 @@ _PATIENCE_SECONDS = 30
 
 @contextmanager
 def running(
-    penstock: Shell, *arguments: str, stdin: int | None = None, stdout: int = subprocess.PIPE
+    penstock: Shell,
+    *arguments: str,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    columns: int = 200,
 ) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
         [sys.executable, "-c", "from penstock.cli import main; main()", *arguments],
         stdin=stdin,
         stdout=stdout,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PENSTOCK_URL": penstock.url, "COLUMNS": "200", "LINES": "50"},
+        stderr=stderr,
+        env={**os.environ, "PENSTOCK_URL": penstock.url, "COLUMNS": str(columns), "LINES": "50"},
     )
     with process:
         try:
@@ -98,22 +104,59 @@ def test_whoever_reads_may_go_away(penstock: Shell, queue: str) -> None:
 
 
 def test_stats_refresh_on_a_terminal(penstock: Shell, queue: str) -> None:
+    with (
+        terminal() as (ours, theirs),
+        running(penstock, "stats", queue, "-i", "0.1", stdout=theirs) as process,
+    ):
+        read_until(ours, b"0 B")
+        penstock.ok("publish", queue, "-m", "x" * 2000)
+        read_until(ours, b"2.0 KiB")
+        assert interrupt(process)[0] == 130
+
+
+def test_a_large_file_is_published_with_a_bar_that_is_no_part_of_the_output(
+    penstock: Shell, queue: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    path.write_text(f"{'x' * 1000}\n" * 4000)
+    with terminal() as (ours, theirs):
+        arguments = ["publish", queue, "--lines", str(path)]
+        with running(penstock, *arguments, stderr=theirs) as process:
+            read_until(ours, b"/3.8 MiB")
+            said = line_of(process).decode()
+            assert process.wait(_PATIENCE_SECONDS) == 0
+    assert said == f"published 4000 messages to {queue}, index 0 to 3999 (memory)\n"
+
+
+def test_in_a_narrow_terminal_receipts_are_whole_and_bodies_are_cut(
+    penstock: Shell, queue: str
+) -> None:
+    penstock.ok("publish", queue, "-m", "x" * 1000)
+    with terminal() as (ours, theirs):
+        with running(penstock, "receive", queue, stdout=theirs, columns=70) as process:
+            assert process.wait(_PATIENCE_SECONDS) == 0
+        shown = read_until(ours, "…".encode()).decode()
+    row = shown.splitlines()[-1]
+    assert len(row.split()[-3].split(".")) == 3
+    assert row.split()[-1].startswith("xxx")
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """Our end of it, and that of a program."""
     ours, theirs = pty.openpty()
     try:
-        with running(penstock, "stats", queue, "-i", "0.1", stdout=theirs) as process:
-            read_until(ours, b"0 B")
-            penstock.ok("publish", queue, "-m", "x" * 2000)
-            read_until(ours, b"2.0 KiB")
-            assert interrupt(process)[0] == 130
+        yield ours, theirs
     finally:
         os.close(ours)
         os.close(theirs)
 
 
-def read_until(terminal: int, words: bytes) -> None:
+def read_until(terminal: int, words: bytes) -> bytes:
     seen = b""
     until = time.monotonic() + _PATIENCE_SECONDS
     while words not in seen:
         ready, _, _ = select.select([terminal], [], [], until - time.monotonic())
         assert ready, seen
         seen += os.read(terminal, 65536)
+    return seen

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import penstock
 from penstock.cli import _Commands, app
 from penstock.cli.lazy import load
+from tests.client.server import Server
 
 runner = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"})
 
@@ -128,11 +129,38 @@ def test_a_shell_that_is_unknown_is_wrong_usage() -> None:
     ],
 )
 def test_bash_completes_commands_and_options(words: str, expected: set[str]) -> None:
-    environment = {
+    assert completed(words) == expected
+
+
+def completed(words: str, **environment: str) -> set[str]:
+    variables = {
         "_PENSTOCK_COMPLETE": "complete_bash",
         "COMP_WORDS": words,
         "COMP_CWORD": str(words.count(" ")),
+        **environment,
     }
-    result = CliRunner().invoke(app, [], env=environment, prog_name="penstock")
+    result = CliRunner().invoke(app, [], env=variables, prog_name="penstock")
+    return set(result.stdout.split())
 
-    assert set(result.stdout.split()) == expected
+
+def test_names_are_completed_by_asking_the_server(server: Server, queue: str) -> None:
+    words = {"PENSTOCK_URL": server.url}
+
+    assert completed(f"penstock view {queue[:-1]}", **words) >= {queue}
+    assert completed(f"penstock sub show {queue} d", **words) == {"default"}
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"PENSTOCK_URL": "http://127.0.0.1:1"},
+        {"PENSTOCK_URL": "nonsense"},
+        {"PENSTOCK_USER": "somebody"},
+        {"PENSTOCK_PASSWORD": "secret"},
+    ],
+)
+def test_without_an_answer_nothing_is_completed_and_nobody_is_asked(
+    environment: dict[str, str],
+) -> None:
+    assert completed("penstock view q", **environment) == set()
+    assert completed("penstock sub show nowhere d", **environment) == set()

@@ -12,7 +12,7 @@ def test_a_table_has_a_line_for_each_subscription(penstock: Shell, queue: str) -
 
     header, own, other = penstock.ok("stats", queue, "--once").splitlines()
 
-    assert header.split()[:4] == ["queue", "messages", "size", "published/s"]
+    assert header.split()[:4] == ["queue", "messages", "size", "in/s"]
     assert own.split()[:2] == [queue, "2"]
     assert own.split()[4:7] == ["default", "1", "1"]
     assert other.split()[:3] == ["billing", "2", "0"]

@@ -110,13 +110,23 @@ def test_it_is_sought_paused_resumed_and_deleted(penstock: Shell, queue: str) ->
     assert penstock.json("sub", "list", queue) == []
 
 
+def test_programs_get_the_subscription_as_it_is_after_a_change(penstock: Shell, queue: str) -> None:
+    penstock.ok("publish", queue, "-m", "a")
+
+    assert penstock.json("sub", "pause", queue, "default")["config"]["paused"] is True
+    assert penstock.json("sub", "resume", queue, "default")["config"]["paused"] is False
+    assert penstock.json("sub", "seek", queue, "default", "latest")["ready"] == 0
+    assert penstock.json("sub", "delete", queue, "default", "--yes") == {"deleted": "default"}
+    assert penstock.json("queue", "delete", queue, "--yes") == {"deleted": queue}
+
+
 def test_what_a_dependency_holds_is_listed_and_released(penstock: Shell, queue: str) -> None:
     penstock.ok("sub", "create", queue, "after", "--after", "default")
     penstock.ok("publish", queue, "-m", "a", "-m", "b")
 
     assert penstock.ok("sub", "held", queue, "after") == "0\n1\n"
     assert penstock.json("sub", "held", queue, "after", "-n", "1") == {"indexes": [0]}
-    penstock.ok("sub", "release", queue, "after", "1")
+    assert penstock.json("sub", "release", queue, "after", "1") == {"released": [1]}
 
     assert penstock.ok("receive", queue, "-s", "after", "--body") == "b\n"
     result = penstock("sub", "release", queue, "after", "1")

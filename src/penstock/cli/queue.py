@@ -89,11 +89,14 @@ def alter(client: Client, queue: Queue, settings: dict[str, Any], as_json: AsJso
 
 @app.command("delete")
 @with_client
-def delete(client: Client, queue: Queue, yes: Yes = False) -> None:
+def delete(client: Client, queue: Queue, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a queue, with its messages, subscriptions and dead letters."""
     confirm(f"Delete {queue} with all its messages?", yes=yes)
     client.delete_queue(queue)
-    typer.echo(f"deleted {queue}")
+    if as_json:
+        print_json({"deleted": queue})
+    else:
+        typer.echo(f"deleted {queue}")
 
 
 @app.command("purge")

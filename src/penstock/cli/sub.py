@@ -82,7 +82,8 @@ def list_subscriptions(client: Client, queue: Queue, as_json: AsJson = False) ->
         print_json(found)
         return
     numbers = ("ready", "in flight", "delayed", "held", "oldest", "acked", "dead")
-    shown = table("subscription", *numbers, "after", "filter", "", right=numbers)
+    cut = ("after", "filter")
+    shown = table("subscription", *numbers, *cut, "", right=numbers, cut=cut)
     for one in found:
         add_row(
             shown,
@@ -124,11 +125,16 @@ def alter(
 
 @app.command("delete")
 @with_client
-def delete(client: Client, queue: Queue, sub: SubName, yes: Yes = False) -> None:
+def delete(
+    client: Client, queue: Queue, sub: SubName, yes: Yes = False, as_json: AsJson = False
+) -> None:
     """Delete a subscription; what waited for it alone is released."""
     confirm(f"Delete the subscription {sub} of {queue}?", yes=yes)
     client.delete_subscription(queue, sub)
-    typer.echo(f"deleted {sub} of {queue}")
+    if as_json:
+        print_json({"deleted": sub})
+    else:
+        typer.echo(f"deleted {sub} of {queue}")
 
 
 @app.command("seek")
@@ -138,26 +144,27 @@ def seek(
     queue: Queue,
     sub: SubName,
     start: Annotated[str, typer.Argument(help=f"Where to: {_START}", metavar="START")],
+    as_json: AsJson = False,
 ) -> None:
     """Move a subscription back or forward; deliveries in flight become void."""
     client.seek(queue, start_of(start), sub)
-    typer.echo(f"{sub} of {queue} goes on from {start}")
+    _report(client, queue, sub, f"{sub} of {queue} goes on from {start}", as_json=as_json)
 
 
 @app.command("pause")
 @with_client
-def pause(client: Client, queue: Queue, sub: SubName) -> None:
+def pause(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
     """Deliver nothing until it is resumed; leases go on."""
     client.pause(queue, sub)
-    typer.echo(f"paused {sub} of {queue}")
+    _report(client, queue, sub, f"paused {sub} of {queue}", as_json=as_json)
 
 
 @app.command("resume")
 @with_client
-def resume(client: Client, queue: Queue, sub: SubName) -> None:
+def resume(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
     """Deliver again."""
     client.resume(queue, sub)
-    typer.echo(f"resumed {sub} of {queue}")
+    _report(client, queue, sub, f"resumed {sub} of {queue}", as_json=as_json)
 
 
 @app.command("rotate-secret")
@@ -204,10 +211,22 @@ def release(
     queue: Queue,
     sub: SubName,
     indexes: Annotated[list[int], typer.Argument(help="Which ones.", metavar="INDEX...")],
+    as_json: AsJson = False,
 ) -> None:
     """Deliver messages although a subscription they wait for has not taken them."""
     client.release(queue, sub, indexes)
-    typer.echo(f"released {number(len(indexes))} of {queue} to {sub}")
+    if as_json:
+        print_json({"released": indexes})
+    else:
+        typer.echo(f"released {number(len(indexes))} of {queue} to {sub}")
+
+
+def _report(client: Client, queue: str, sub: str, text: str, *, as_json: bool) -> None:
+    """A sentence for people, and the subscription as it is now for programs."""
+    if as_json:
+        print_json(client.subscription_stats(queue, sub))
+    else:
+        typer.echo(text)
 
 
 def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
