@@ -81,6 +81,24 @@ def test_a_token_takes_the_place_of_a_name() -> None:
     assert "username" not in options
 
 
+def test_a_token_is_printed_and_lets_its_user_in(penstock: Shell) -> None:
+    printed = penstock.ok("token", "--user", "user", "--password", "password").strip()
+
+    assert penstock("stats", "--once", PENSTOCK_TOKEN=printed).exit_code == 0
+    assert penstock("queue", "create", "x", PENSTOCK_TOKEN=printed).exit_code == 6
+    assert penstock("stats", "--once", PENSTOCK_TOKEN=f"{printed}x").exit_code == 6
+    assert penstock.json("token")["token"].count(".") == 2
+
+
+def test_there_is_no_token_for_a_wrong_password_or_nobody(penstock: Shell) -> None:
+    wrong = penstock("token", "--user", "user", "--password", "wrong")
+    nobody = penstock("token", "--url", "http://192.0.2.1")
+
+    assert (wrong.exit_code, wrong.stderr) == (6, "unauthorized: name or password are wrong\n")
+    assert nobody.exit_code == 2
+    assert penstock("token", PENSTOCK_TOKEN="a.b.c").exit_code == 2
+
+
 def test_certificates_to_trust_come_from_a_file(penstock: Shell, tmp_path: Path) -> None:
     missing = penstock("stats", "--ca", str(tmp_path / "none"))
     assert missing.exit_code == 2

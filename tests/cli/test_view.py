@@ -33,7 +33,7 @@ def test_one_message_is_shown_by_its_id_with_all_there_is(penstock: Shell, queue
 
     shown = penstock.ok("view", queue, "--id", answer["id"])
 
-    for words in ("topic  ", "attribute colour", "expires", "dedup key", answer["id"], "hello"):
+    for words in ("topic  ", "attribute colour", "expires", "content type", answer["id"], "hello"):
         assert words in shown
     assert "priority" not in shown
 

@@ -47,6 +47,10 @@ class _Subscriptions(msgspec.Struct, frozen=True):
     subscriptions: list[SubscriptionStats]
 
 
+class _LoggedIn(msgspec.Struct, frozen=True):
+    token: str
+
+
 class _Messages(msgspec.Struct, frozen=True):
     messages: list[Message]
 
@@ -390,6 +394,11 @@ class AsyncClient:
     async def health(self) -> Health:
         """How the server is, in its own words. Needs no password; raises `Unreachable`."""
         return await look_at(self._transport)
+
+    async def log_in(self, username: str, password: str) -> str:
+        """A token for a name and a password, to be a client's ``token``. It ends with its time."""
+        body: dict[str, object] = {"identifier": username, "password": password}
+        return (await self._ask("POST", paths.LOG_IN, _LoggedIn, body)).token
 
     # How they are sent.
 

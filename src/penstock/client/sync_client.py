@@ -110,6 +110,7 @@ class Client:
     release = _sync(AsyncClient.release)
 
     health = _sync(AsyncClient.health)
+    log_in = _sync(AsyncClient.log_in)
 
     def _wait_for(
         self,
