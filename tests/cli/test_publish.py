@@ -171,6 +171,12 @@ def test_a_line_that_is_no_message_is_named_and_nothing_of_its_batch_is_sent(
     assert bodies(penstock, queue) == []
 
 
+def test_a_json_value_that_is_no_utf_8_is_no_message(penstock: Shell, queue: str) -> None:
+    result = penstock("publish", queue, "--ndjson", stdin=b'{"json": "\xff"}\n')
+
+    assert (result.exit_code, bodies(penstock, queue)) == (2, [])
+
+
 def test_how_many_went_through_before_a_refusal_is_said(penstock: Shell, queue: str) -> None:
     penstock.ok("queue", "alter", queue, "--max-messages", "4")
 

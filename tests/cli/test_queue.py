@@ -130,3 +130,11 @@ def test_refusals_have_their_code_and_exit_with_1(
 
 def test_a_queue_that_is_there_is_not_made_again(penstock: Shell, queue: str) -> None:
     assert penstock("queue", "create", queue).stderr.startswith("queue_exists: ")
+
+
+def test_with_if_absent_it_may_be_there(penstock: Shell, queue: str) -> None:
+    found = penstock.json("queue", "create", queue, "--if-absent", "--fifo")
+    made = penstock.json("queue", "create", f"{queue}-new", "--if-absent", "--fifo")
+
+    assert found["config"]["fifo"] is False
+    assert made["config"]["fifo"] is True

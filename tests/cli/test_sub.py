@@ -32,6 +32,17 @@ def test_a_subscription_is_created_with_settings_and_shown(penstock: Shell, queu
     assert penstock.json("sub", "show", queue, "billing") == made
 
 
+def test_with_if_absent_one_with_the_same_settings_may_be_there(
+    penstock: Shell, queue: str
+) -> None:
+    command = ["sub", "create", queue, "billing", "--if-absent", "--lease-seconds", "7"]
+
+    assert penstock.json(*command)["config"]["lease_seconds"] == 7
+    assert penstock.json(*command)["config"]["lease_seconds"] == 7
+    other = penstock(*command[:-1], "8")
+    assert (other.exit_code, other.stderr.partition(":")[0]) == (1, "subscription_exists")
+
+
 def test_every_setting_is_an_option(penstock: Shell) -> None:
     shown = penstock("sub", "create", "--help").stdout
     for field in msgspec.structs.fields(SubscriptionConfig):

@@ -98,6 +98,20 @@ async def test_a_subscription_is_altered_sought_paused_resumed_and_deleted(
     assert [one.name for one in await client.subscriptions(queue)] == ["default"]
 
 
+async def test_a_subscription_is_made_by_whoever_comes_first(
+    client: AsyncClient, queue: str
+) -> None:
+    callback = {"url": "http://127.0.0.1:1/", "mode": "notify"}
+    first = await client.ensure_subscription(queue, "sub", lease_seconds=7, callback=callback)
+    second = await client.ensure_subscription(queue, "sub", lease_seconds=7, callback=callback)
+
+    assert first.secret is not None
+    assert second.secret is None
+    assert second.created_at == first.created_at
+    with pytest.raises(SubscriptionExists):
+        await client.ensure_subscription(queue, "sub", lease_seconds=8)
+
+
 async def test_what_a_dependency_holds_is_listed_and_released(
     client: AsyncClient, queue: str
 ) -> None:

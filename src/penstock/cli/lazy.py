@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["COMPLETE", "Entry", "LazyGroup"]
+__all__ = ["COMPLETE", "Entry", "LazyGroup", "load"]
 
 COMPLETE = "_PENSTOCK_COMPLETE"
 

@@ -126,7 +126,7 @@ def publish(
         else:
             messages = [_with_body(template, whole_file(path)) for path in paths]
             publisher.send_all([messages], batch)
-    except (PenstockError, typer.Exit):
+    except (PenstockError, typer.Exit, KeyboardInterrupt):
         if publisher.count:
             typer.echo(f"{publisher.count} messages were published before that", err=True)
         raise

@@ -66,11 +66,14 @@ def create(
     start: Annotated[
         str, typer.Option(help=f"Where it begins: {_START}", metavar="START")
     ] = "latest",
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="One with the same settings may be there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription."""
-    made = client.create_subscription(queue, sub, start=start_of(start), **settings)
-    _show(made, as_json=as_json)
+    create = client.ensure_subscription if if_absent else client.create_subscription
+    _show(create(queue, sub, start=start_of(start), **settings), as_json=as_json)
 
 
 @app.command("list")

@@ -192,6 +192,26 @@ class AsyncClient:
         path = paths.queue_path(queue, "/subscriptions")
         return await self._ask("POST", path, DefinedSubscription, body)
 
+    async def ensure_subscription(
+        self,
+        /,
+        queue: str,
+        name: str,
+        config: SubscriptionConfig | None = None,
+        *,
+        start: str | int | datetime = "latest",
+        **settings: Any,
+    ) -> DefinedSubscription:
+        """As `create_subscription`, if it is absent. One that is there is answered as it is.
+
+        Raises `SubscriptionExists` when that one has other settings.
+        """
+        body = {"start": start, **_settings(config, settings)}
+        data = await self._transport.request(
+            "PUT", paths.subscription_path(queue, name), body=_encode(body), is_repeatable=True
+        )
+        return decode_answer(data, DefinedSubscription)
+
     async def alter_subscription(
         self, /, queue: str, name: str, **settings: Any
     ) -> DefinedSubscription:

@@ -83,6 +83,7 @@ class Client:
     stats = _sync(AsyncClient.stats)
 
     create_subscription = _sync(AsyncClient.create_subscription)
+    ensure_subscription = _sync(AsyncClient.ensure_subscription)
     alter_subscription = _sync(AsyncClient.alter_subscription)
     rotate_secret = _sync(AsyncClient.rotate_secret)
     delete_subscription = _sync(AsyncClient.delete_subscription)
