@@ -7,11 +7,13 @@ import time
 from collections.abc import Iterable
 from http import HTTPStatus
 
+import structlog
 from blacksheep import Application, Request, Response, Router
 from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
+from penstock.errors import StorageError
 from penstock.http.api import Topics, api_routes
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
@@ -31,6 +33,8 @@ from penstock.http.v1 import native_routes
 from penstock.settings import Settings
 
 __all__ = ["create_app"]
+
+logger = structlog.get_logger("penstock.http")
 
 
 def create_app(
@@ -80,7 +84,11 @@ def create_app(
 
     @app.on_start
     async def open_topics(app: Application) -> None:
-        await topics.open()
+        try:
+            await topics.open()
+        except StorageError as exc:
+            # A disk that is full at start may have space later; the queues work without this.
+            logger.error("the topics could not be put right: start again", error=str(exc))
 
     return app
 

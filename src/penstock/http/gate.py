@@ -17,7 +17,7 @@ from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
 from penstock.http.auth import Authenticator
-from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of
+from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
 from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
 from penstock.http.request_log import RequestLog
@@ -166,11 +166,7 @@ class Gate:
             if user is None and header:
                 user = await self._authenticator.identify(header)
             if user is None:
-                raise Refused(
-                    HTTPStatus.UNAUTHORIZED,
-                    "name and password by HTTP Basic, or a valid token, are needed",
-                    {b"WWW-Authenticate": b'Basic realm="penstock", Bearer realm="penstock"'},
-                )
+                raise unauthorized("name and password by HTTP Basic, or a valid token, are needed")
             if user.role < route.role:
                 raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
             if user.requests_per_second > 0 and not self._admits(user):

@@ -23,7 +23,7 @@ _EMAIL = re.compile(r"[^@\s:]{1,64}@[^@\s:]{1,189}")
 
 
 class Users:
-    """Looked up by name and by id. A change is on the disk before it counts, or has not happened.
+    """Looked up by name and by id. A change is on the disk before it counts, and is all or nothing.
 
     Of two users of one name, one of the settings and one that was added, the former is meant.
     """

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.http.api import topics
 from tests.http.api.world import QUEUE, World, world
 
 SUBSCRIBE = "/api/consumers/subscribe"
@@ -143,6 +144,22 @@ async def test_who_unsubscribes_is_called_no_more(api: World) -> None:
     assert [one.subscription for one in await api.broker.callbacks()] == [kept]
     answer = await api.post("/api/consumers/unsubscribe", {"topic": "sql"}, a.token)
     assert (answer.status, answer.json["code"]) == (404, "subscription_not_found")
+
+
+async def test_a_consumer_has_only_so_many_subscriptions(
+    api: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topics, "MAX_SUBSCRIPTIONS", 2)
+    a, b = await api.person("a"), await api.person("b")
+    for topic in ("one", "two", "one"):
+        await api.subscribe(a, topic)
+    value = {"topic": "three", "callback_url": "http://127.0.0.1:1/"}
+    answer = await api.post(SUBSCRIBE, value, a.token)
+    assert (answer.status, answer.json["code"]) == (409, "conflict")
+    # Others have their own, and who ends one may have another
+    await api.subscribe(b, "three")
+    await api.post("/api/consumers/unsubscribe", {"topic": "one"}, a.token)
+    await api.subscribe(a, "three")
 
 
 async def test_a_removed_user_is_called_no_more(api: World) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.message import NewMessage
 from penstock.errors import StorageFailed
 from penstock.storage import base
 from penstock.storage.registry import open_store
@@ -319,3 +320,14 @@ async def test_a_crash_between_the_users_file_and_the_queue_is_put_right(tmp_pat
         async with world(broker, **data) as api:
             assert await api.after() == {first: set(), last: {first}}
             assert other not in await api.after()
+
+
+async def test_a_server_whose_disk_is_full_at_start_starts_all_the_same(tmp_path: Path) -> None:
+    broker = Stepping(await open_store("memory:"))
+    async with broker:
+        async with world(broker, data=str(tmp_path)) as api:
+            name = await api.subscribe(await api.person("a"))
+        broker.steps, broker.fails_at = 0, 0
+        async with world(broker, data=str(tmp_path), topics_size=5) as api:
+            await api.broker.publish(QUEUE, [NewMessage(body=b"1", topic="sql")])
+            assert await api.take(name) == [1]

@@ -49,6 +49,9 @@ _JSON = "application/json"
 # What it is unless somebody says otherwise; one that called in order had 1.
 _MAX_IN_FLIGHT = SubscriptionConfig().max_in_flight
 
+# Each filter is looked at with every publish.
+MAX_SUBSCRIPTIONS = 100
+
 Configs = dict[str, SubscriptionConfig]
 
 
@@ -97,7 +100,8 @@ class Topics:
     ) -> tuple[str, str | None]:
         """The subscription's name, and the secret of its calls if it is new.
 
-        Raises `InvalidArgument`, `InvalidFilter`, or `UserNotFound` when it was just removed.
+        Raises `InvalidArgument`, `InvalidFilter`, `Conflict` when it has too many, or
+        `UserNotFound` when it was just removed.
         """
         expression = _expression(topic, filter)
         if "://" not in url:
@@ -189,6 +193,10 @@ class Topics:
     ) -> str | None:
         """A new subscription, whose secret it returns; or none, if any step fails."""
         if name not in known:
+            if len(_of(owner, known)) >= MAX_SUBSCRIPTIONS:
+                raise Conflict(
+                    f"a consumer may have {MAX_SUBSCRIPTIONS} subscriptions: end one of them first"
+                )
             after = self._parents(owner, known)
             known[name] = SubscriptionConfig(filter=expression, after=after)
             await self._broker.create_subscription(self._queue, name, known[name])

@@ -11,7 +11,7 @@ from blacksheep import Request, Response
 from penstock.errors import InvalidArgument, InvalidName, StorageError, UserExists
 from penstock.http.api.forms import Done, Form, Password, done, read_form
 from penstock.http.auth import Authenticator
-from penstock.http.errors import Refusal, Refused
+from penstock.http.errors import Refusal, Refused, unauthorized
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.user import Role, User
@@ -19,6 +19,8 @@ from penstock.http.users import Users
 from penstock.settings import Settings
 
 __all__ = ["UserCalls"]
+
+_FORBIDDEN = HTTPStatus.FORBIDDEN
 
 
 class NewUser(Form, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ class UserCalls:
             return None
         user = await self._authenticator.identify(header)
         if user is None:
-            raise Refused(HTTPStatus.UNAUTHORIZED, "the token or password is wrong: leave it out")
+            raise unauthorized("the token or password is wrong: leave it out")
         return user
 
     def _permit(self, asker: User | None, role: Role) -> None:
@@ -80,8 +82,8 @@ class UserCalls:
             is_allowed = self._settings.is_registration_open
             needed = "on this server a user is added by an admin"
         if not is_allowed:
-            status = HTTPStatus.UNAUTHORIZED if asker is None else HTTPStatus.FORBIDDEN
-            raise Refused(status, f"{needed}: send an admin's token")
+            message = f"{needed}: send an admin's token"
+            raise unauthorized(message) if asker is None else Refused(_FORBIDDEN, message)
 
     def _has_admin(self) -> bool:
         """One whose password is in the documentation is none."""
