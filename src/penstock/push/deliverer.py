@@ -21,10 +21,9 @@ from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.leases import Leases
 from penstock.push.record import Record, failure_text
-from penstock.push.request import delivery_headers
+from penstock.push.request import Requests
 from penstock.push.retry_after import retry_after_seconds
 from penstock.push.settler import CALLING, Settler, Spawn
-from penstock.push.signing import Signer
 from penstock.push.slots import Slots
 from penstock.push.transport import Answer, CallFailed, Endpoint, Transport
 
@@ -77,7 +76,7 @@ class Deliverer:
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""
         self.target = target
-        self._signer = Signer(target.secrets)
+        self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)
         self._wanted.set()
 
@@ -204,7 +203,7 @@ class Deliverer:
 
     async def _call(self, delivery: Delivery) -> None:
         now_ns = self._clock.now_ns()
-        headers = delivery_headers(self.target, self._signer, delivery, now_ns)
+        headers = self._requests.delivery_headers(delivery, now_ns)
         try:
             answer = await self._transport.post(self._endpoint, delivery.body, headers)
         except CallFailed as exc:

@@ -12,9 +12,8 @@ from penstock.clock import Clock
 from penstock.core.callback import CallbackState, CallbackTarget, News
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.record import Record
-from penstock.push.request import notice_body, notice_headers
+from penstock.push.request import Requests
 from penstock.push.settler import Spawn
-from penstock.push.signing import Signer
 from penstock.push.slots import Slots
 from penstock.push.transport import CallFailed, Endpoint, Transport
 
@@ -57,7 +56,7 @@ class Notifier:
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""
         self.target = target
-        self._signer = Signer(target.secrets)
+        self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)
 
     def state(self) -> CallbackState:
@@ -112,10 +111,8 @@ class Notifier:
             self._slot.clear()
             await self._slot.wait()
         self._record.under_way = 1
-        body = notice_body(self.target, news)
-        headers = notice_headers(
-            self.target, self._signer, secrets.token_hex(16), body, self._clock.now_ns()
-        )
+        body = self._requests.notice_body(news)
+        headers = self._requests.notice_headers(secrets.token_hex(16), body, self._clock.now_ns())
         try:
             answer = await self._transport.post(self._endpoint, body, headers)
             self._record.succeeded(answer.status)
