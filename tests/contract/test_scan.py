@@ -116,3 +116,21 @@ async def test_a_queue_of_the_same_name_is_known_for_another(broker: Broker, que
     await broker.create_queue(queue)
 
     assert (await broker.scan(queue, 0, ALL)).salt != before.salt
+
+
+async def test_older_messages_that_are_kept_aside_are_scanned_first(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", retention_messages=2)
+    await broker.publish("jobs", [b"%d" % n for n in range(10)])
+    [_, late, *others] = await broker.receive("jobs", limit=10)
+    await broker.ack("jobs", others)
+    await world.pass_time(1)
+    assert (await broker.queue_stats("jobs")).first_index == 8
+
+    older = await broker.scan("jobs", 0, ALL)
+    rest = await broker.scan("jobs", older.next, ALL)
+
+    assert [row[2] for row in rows(older)] == [b"0", late.body]
+    assert [row[0] for row in rows(older)] == [0, 1]
+    assert [row[0] for row in rows(rest)] == [8, 9]

@@ -17,7 +17,7 @@ from penstock.client import Client
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import make_session
 from tests.client.server import Server
-from tests.spark.helpers import OPTIONS, World
+from tests.spark.helpers import OPTIONS, QUICK, World
 
 _JAVA = 17
 _numbers = count()
@@ -44,11 +44,7 @@ def java() -> None:
 
 @pytest.fixture(scope="session")
 def spark(java: None) -> Iterator[SparkSession]:
-    settings = {
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.python.filterPushdown.enabled": "true",
-    }
-    session = make_session("local[2]", settings=settings)
+    session = make_session("local[2]", settings=QUICK)
     yield session
     session.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,6 +11,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.client import Client
 
 OPTIONS = {"username": "admin", "password": "adminpassword", "retrySeconds": "5"}
+
+# For a few rows it costs more to compile than to compute.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.python.filterPushdown.enabled": "true",
+}
 
 
 class World(NamedTuple):
@@ -53,10 +61,3 @@ def run_available(rows: DataFrame, directory: Path, name: str = "run") -> Stream
 
 def indexes(rows: DataFrame) -> list[int]:
     return sorted(row["index"] for row in rows.select("index").collect())
-
-
-def named(error: BaseException, *words: str) -> bool:
-    return all(word in str(error) for word in words)
-
-
-Rows = Sequence[dict[str, object]]

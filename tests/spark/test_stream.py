@@ -13,6 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from penstock.errors import InvalidArgument
 from penstock.spark.errors import DataLoss
+from penstock.spark.fetch import Range
 from penstock.spark.options import read_options
 from penstock.spark.schema import read_schema
 from penstock.spark.stream_reader import PenstockStreamReader
@@ -227,8 +228,7 @@ def test_a_queue_that_is_gone_or_made_anew_is_named(world: World, queue: str) ->
     with pytest.raises(DataLoss, match="ends before index 2, and the stream had come to 10"):
         strict.latestOffset(start, ALL)
     end = careless.latestOffset(start, ALL)
-    ranges = [vars(part) for part in careless.partitions(start, end)]
-    assert [(part["start"], part["stop"]) for part in ranges] == [(0, 2)]
+    assert careless.partitions(start, end) == [Range(queue, 0, 2)]
 
     world.client.delete_queue(queue)
     with pytest.raises(DataLoss, match="is gone, and with it whatever it held from index 10"):

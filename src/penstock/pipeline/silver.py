@@ -105,9 +105,9 @@ def _stage(bronze: DataFrame, landing: Landing, schemas: Mapping[str, str]) -> l
     tables = ["silver", "rejects"]
     for queue, ddl in schemas.items():
         table = f"typed-{queue}"
-        names = [field.name for field in _fields(ddl).fields]
-        row = good.where(F.col("queue") == queue).withColumn("_row", _typed(ddl))
-        _write(row.select(*_ENVELOPE, *(f"_row.{n}" for n in names)), landing.staging / table)
+        data = _typed(ddl).dropFields(_CORRUPT).alias("data")
+        rows = good.where(F.col("queue") == queue).select(*_ENVELOPE, data)
+        _write(rows, landing.staging / table)
         tables.append(table)
     return [move for table in tables for move in landing.staged(table, "index")]
 

@@ -10,7 +10,7 @@ from penstock.core.events import DeadLettered, Event, Published
 from penstock.core.machine import Place
 from penstock.core.message import PLAIN, DeadLetter, Delivery, Message
 from penstock.core.queue import Queue
-from penstock.core.runs import Run
+from penstock.core.runs import Run, runs_of
 from penstock.core.timeline import Places
 from penstock.errors import CorruptLog
 from penstock.storage.block import Block, Chunk, message_block
@@ -80,10 +80,18 @@ class MessageReader:
 
     async def scan(self, queue: Queue, start: int, stop: int, most_bytes: int) -> Chunk:
         """Some of the messages ``[start, stop)``, and where to go on."""
-        start, stop = max(start, queue.first), min(stop, queue.next)
+        stop = min(stop, queue.next)
         salt = _salt(queue)
+        if start < queue.first:
+            # Older ones that somebody still needs are kept aside, one by one.
+            aside = sorted(index for index in queue.stragglers if start <= index < stop)
+            if aside:
+                older = await self.read(queue, runs_of(aside[:_LETTERS]))
+                following = aside[_LETTERS] if len(aside) > _LETTERS else queue.first
+                return Chunk([message_block(message) for message in older], following, salt)
+            start = queue.first
         if start >= stop:
-            return Chunk([], stop, salt)
+            return Chunk([], max(start, stop), salt)
         if queue.source is not None:
             stop = min(stop, start + _LETTERS)
             letters = await self.read(queue, [(start, stop)])

@@ -54,7 +54,8 @@ async def asked_range(broker: Broker, request: Request, queue: str, *, is_stream
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
     stats = await broker.queue_stats(queue)
     head = min(end, stats.next_index)
-    at = max(start, stats.first_index)
+    # A stream without a limit has also what is kept aside of what retention has removed.
+    at = start if limit == MAX_INDEX else max(start, stats.first_index)
     stop = min(at + limit, head)
     return Asked(at, stop, stop if at < stop < head else None)
 

@@ -1,0 +1,209 @@
+"""The pipeline: bronze, silver, gold and what is made of them, on a real Spark."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import NewMessage
+from penstock.errors import InvalidArgument
+from penstock.pipeline import gold
+from penstock.pipeline.bronze import MESSAGES, Stream, land_stream
+from penstock.pipeline.errors import LakeInUse, QueryFailed
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+from penstock.pipeline.replay import Replay
+from penstock.pipeline.run import Job, compact, run
+from penstock.pipeline.silver import refresh_silver
+from penstock.pipeline.status import status_of
+from tests.spark.helpers import World
+
+BAD = {
+    b"": "empty",
+    b"{": "not_json",
+    b"\xff\xfe": "not_utf8",
+    b'{"a": 1, "a": 2}': "not_json",
+    b"[" * 2000 + b"]" * 2000: "not_json",
+    b"\x00": "not_json",
+    b"plain words": "not_json",
+}
+GOOD = [
+    b'{"id": 1, "total": 9.5}',
+    b'{"id": "a text", "new_field": [1, 2]}',
+    b"null",
+    b"17",
+    b'"' + b"x" * (1024 * 1024 - 2) + b'"',
+]
+
+
+def job(world: World, lake: Lake, queue: str, **changes: object) -> Job:
+    settings = {"queues": [queue], "once": True, **changes}
+    return Job(lake=lake, options=world.options, **settings)  # type: ignore[arg-type]
+
+
+def land(world: World, lake: Lake, queue: str, **options: str) -> None:
+    """Bronze alone."""
+    given = {**world.options, "subscribe": queue, "subscription": "pipeline", **options}
+    query = land_stream(world.spark, lake, MESSAGES, given, once=True)
+    query.awaitTermination()
+
+
+def seen_by_arrow(lake: Lake, table: str = "bronze") -> list[tuple[str, int]]:
+    """As any reader of parquet files sees it, who knows nothing of Spark."""
+    rows = ds.dataset(lake.table(table), format="parquet", partitioning="hive").to_table()
+    return sorted(zip(rows["queue"].to_pylist(), rows["index"].to_pylist(), strict=True))
+
+
+def test_every_message_goes_through_bronze_and_silver_exactly_once(
+    world: World, queue: str, lake: Lake
+) -> None:
+    bodies = [*BAD, *GOOD]
+    world.client.publish(queue, [NewMessage(body=body, topic="t") for body in bodies])
+    first = run(world.spark, job(world, lake, queue, max_rows=5))
+    world.client.publish(queue, [b'{"id": 3}'])
+
+    run(world.spark, job(world, lake, queue))
+
+    expected = [(queue, index) for index in range(len(bodies) + 1)]
+    assert first.rows["bronze"] == len(bodies)
+    assert seen_by_arrow(lake) == expected
+    bronze = world.spark.read.parquet(str(lake.table("bronze"))).orderBy("index").collect()
+    assert [bytes(row["body"]) for row in bronze] == [*bodies, b'{"id": 3}']
+    rejects = world.spark.read.parquet(str(lake.table("rejects"))).collect()
+    assert {bytes(row["body"]): row["reason"] for row in rejects} == BAD
+    silver = world.spark.read.parquet(str(lake.table("silver")))
+    assert silver.count() == len(GOOD) + 1
+    ids = silver.selectExpr("try_variant_get(data, '$.id', 'int') id").where("id is not null")
+    assert sorted(row["id"] for row in ids.collect()) == [1, 3]
+    assert world.floor(queue, "pipeline") == len(bodies) + 1
+
+    status = status_of(lake)
+    assert status.landed == {queue: len(bodies) + 1}
+    assert status.behind == {"silver": 0, "gold": 0}
+    traffic = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
+    assert [(row["queue"], row["topic"]) for row in traffic] == [(queue, None), (queue, "t")]
+    assert sum(row["published"] for row in traffic) == len(bodies) + 1
+
+
+def test_a_typed_queue_has_a_table_of_its_own_and_wrong_types_are_rejected(
+    world: World, queue: str, lake: Lake
+) -> None:
+    world.client.publish(queue, [b'{"id": 1}', b'{"id": "one"}'])
+    land(world, lake, queue)
+
+    refresh_silver(world.spark, lake, {queue: "id INT"})
+
+    typed = world.spark.read.parquet(str(lake.table(f"typed-{queue}"))).collect()
+    rejects = world.spark.read.parquet(str(lake.table("rejects"))).collect()
+
+    assert [(row["index"], row["data"]["id"]) for row in typed] == [(0, 1)]
+    assert [(row["index"], row["reason"]) for row in rejects] == [(1, "wrong_type")]
+
+
+def test_a_batch_that_is_run_again_after_it_was_landed_adds_nothing(
+    world: World, queue: str, lake: Lake
+) -> None:
+    world.publish(queue, 10)
+    rows = world.read(subscribe=queue)
+    Stream(lake, MESSAGES, lambda _: None).land(rows, 0)
+
+    # Given a crash before Spark noted the batch, a new process gets the same one again.
+    Stream(lake, MESSAGES, lambda _: None).land(rows, 0)
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(10)]
+    assert len(Landing(lake, "bronze").entries()) == 1
+
+
+def test_a_lost_checkpoint_repeats_nothing(world: World, queue: str, lake: Lake) -> None:
+    world.publish(queue, 10)
+    land(world, lake, queue)
+    lake.checkpoint("bronze").rename(lake.own / "lost")
+    world.client.seek(queue, "earliest", subscription="pipeline")
+    world.publish(queue, 5, first=10)
+
+    land(world, lake, queue, maxOffsetsPerTrigger="8")
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(15)]
+
+
+def test_compaction_leaves_one_file_and_every_row(world: World, queue: str, lake: Lake) -> None:
+    world.publish(queue, 30)
+    land(world, lake, queue, maxOffsetsPerTrigger="10")
+    assert compact(lake)["bronze"].before == 0  # silver and gold are yet to read the files
+    refresh_silver(world.spark, lake, {})
+    gold.refresh_gold(world.spark, lake)
+
+    done = compact(lake)
+
+    # The newest batch is looked at again after a crash, so its file stays.
+    assert (done["bronze"].before, done["bronze"].after) == (2, 1)
+    assert len(list(lake.table("bronze").rglob("*.parquet"))) == 2
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(30)]
+
+
+def test_two_pipelines_cannot_have_one_lake(world: World, queue: str, lake: Lake) -> None:
+    with lake.lock(), pytest.raises(LakeInUse, match="a pipeline is at work"):
+        run(world.spark, job(world, Lake(lake.root), queue))
+
+
+def test_a_failed_stream_is_told_in_one_sentence(world: World, queue: str, lake: Lake) -> None:
+    world.publish(queue, 3)
+    land(world, lake, queue)
+    world.publish(queue, 2, first=3)
+    world.client.purge_queue(queue)
+
+    with pytest.raises(QueryFailed, match=r"DataLoss: of queue .* 2 messages are gone"):
+        run(world.spark, job(world, lake, queue))
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(3)]
+
+
+def test_a_run_goes_on_until_it_is_stopped(world: World, queue: str, lake: Lake) -> None:
+    stop = threading.Event()
+    world.publish(queue, 3)
+
+    def show(progress: object) -> None:
+        if getattr(progress, "rows", {}).get("bronze") == 3:
+            stop.set()
+
+    progress = run(world.spark, job(world, lake, queue, once=False), stop=stop, show=show)
+
+    assert progress.rows["bronze"] == 3
+    assert seen_by_arrow(lake, "bronze") == [(queue, 0), (queue, 1), (queue, 2)]
+
+
+def test_a_replay_counts_first_and_sends_what_meets_the_condition(
+    world: World, queue: str, lake: Lake
+) -> None:
+    target = f"{queue}-again"
+    world.client.create_queue(target)
+    world.publish(queue, 10)
+    land(world, lake, queue)
+    replay = Replay(world.spark, lake, "cast(body as string) like '%7' or index < 2", target)
+
+    assert replay.count() == {queue: 3}
+    assert world.client.queue_stats(target).messages == 0
+    replay.send(world.options)
+
+    messages = world.client.read(target)
+    assert sorted(message.body for message in messages) == [b"body 0", b"body 1", b"body 7"]
+    assert {message.attributes["replayed-from"] for message in messages} == {queue}
+
+
+def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -> None:
+    with pytest.raises(InvalidArgument, match="there is nothing in bronze"):
+        Replay(world.spark, lake, "true", queue)
+    world.publish(queue, 1)
+    land(world, lake, queue)
+
+    with pytest.raises(InvalidArgument, match="no condition over bronze"):
+        Replay(world.spark, lake, "no_such_column = 1", queue)
+
+
+def test_silver_has_nothing_to_do_twice(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
+    assert refresh_silver(spark, lake, {}) == 0
+    assert gold.refresh_gold(spark, lake) is False
