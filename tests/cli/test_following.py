@@ -89,6 +89,20 @@ def test_publish_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str
     assert penstock.ok("view", queue, "--body") == "first\nsecond, not yet complete\n"
 
 
+def test_a_load_that_is_interrupted_leaves_nothing_behind(penstock: Shell) -> None:
+    def queues() -> list[str]:
+        names = [one["name"] for one in penstock.json("queue", "list")]
+        return [name for name in names if name.startswith("bench-")]
+
+    with running(penstock, "bench", "--messages", "10000000") as process:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while not queues():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert interrupt(process) == (130, b"")
+    assert queues() == []
+
+
 def test_whoever_reads_may_go_away(penstock: Shell, queue: str) -> None:
     with running(penstock, "tail", queue, "--follow", "--body") as process:
         penstock.ok("publish", queue, "-m", "first")
