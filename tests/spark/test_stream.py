@@ -246,9 +246,7 @@ def test_the_backlog_is_in_the_progress(world: World, queue: str, tmp_path: Path
     assert first.numInputRows == 4
 
 
-def test_spark_transforms_a_stream_like_any_other(
-    world: World, queue: str, tmp_path: Path
-) -> None:
+def test_spark_transforms_a_stream_like_any_other(world: World, queue: str, tmp_path: Path) -> None:
     world.publish(queue, 20)
 
     odd = world.stream(subscribe=queue, bodyAs="string").where("index % 2 = 1")
