@@ -135,8 +135,10 @@ def test_what_a_dependency_holds_is_listed_and_released(penstock: Shell, queue: 
     penstock.ok("sub", "create", queue, "after", "--after", "default")
     penstock.ok("publish", queue, "-m", "a", "-m", "b")
 
-    assert penstock.ok("sub", "held", queue, "after") == "0\n1\n"
-    assert penstock.json("sub", "held", queue, "after", "-n", "1") == {"indexes": [0]}
+    assert penstock.ok("sub", "held", queue, "after") == "0\tdefault\n1\tdefault\n"
+    assert penstock.json("sub", "held", queue, "after", "-n", "1") == {
+        "messages": [{"index": 0, "waits_for": ["default"]}]
+    }
     assert penstock.json("sub", "release", queue, "after", "1") == {"released": [1]}
 
     assert penstock.ok("receive", queue, "-s", "after", "--body") == "b\n"

@@ -141,3 +141,13 @@ async def test_refusals_are_raised_as_what_they_are(client: AsyncClient, queue: 
         await client.create_queue(f"{queue}-x", colour="red")
     with pytest.raises(InvalidArgument, match="JSON"):
         await client.create_queue(f"{queue}-x", fifo=object())
+
+
+async def test_what_waits_for_what_can_be_looked_at(client: AsyncClient, queue: str) -> None:
+    await client.create_subscription(queue, "late", after=["default"])
+    await client.publish(queue, [b'{"n": 1}'])
+
+    [held] = await client.held_messages(queue, "late")
+    assert (held.index, held.waits_for) == (0, ["default"])
+    assert (await client.graph(queue)).dependencies[0].before == "default"
+    assert (await client.test_filter(queue, "body.n == 1")).matched == [0]

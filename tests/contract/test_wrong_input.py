@@ -207,6 +207,17 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.alter_subscription(QUEUE, v, paused=True)),
         settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.alter_subscription(QUEUE, "after", **v)),
     ],
+    "held_messages": [
+        each(NOT_NAMES, lambda b, v: b.held_messages(v, "after")),
+        each(NOT_NAMES, lambda b, v: b.held_messages(QUEUE, v)),
+        each(NOT_WHOLE, lambda b, v: b.held_messages(QUEUE, "after", v)),
+    ],
+    "graph": [each(NOT_NAMES, lambda b, v: b.graph(v))],
+    "test_filter": [
+        each(NOT_NAMES, lambda b, v: b.test_filter(v, "true")),
+        each((*NOT_TEXTS, "", "body.", "1"), lambda b, v: b.test_filter(QUEUE, v)),
+        each((0, -1, *NOT_WHOLE), lambda b, v: b.test_filter(QUEUE, "true", v)),
+    ],
     "rotate_secret": [
         each(NOT_NAMES, lambda b, v: b.rotate_secret(v, "default")),
         each(("default", *NOT_NAMES), lambda b, v: b.rotate_secret(QUEUE, v)),

@@ -10,7 +10,7 @@ import typer
 from penstock.cli.asking import confirm
 from penstock.cli.config_options import with_settings
 from penstock.cli.connection import with_client
-from penstock.cli.graph import graph_of, mermaid
+from penstock.cli.graph import mermaid
 from penstock.cli.names import Limit, Queue, SubName, Yes
 from penstock.cli.output import (
     AsJson,
@@ -185,11 +185,11 @@ def rotate_secret(client: Client, queue: Queue, sub: SubName, as_json: AsJson = 
 @with_client
 def graph(client: Client, queue: Queue, as_json: AsJson = False) -> None:
     """Draw which subscription waits for which, in Mermaid's language."""
-    found = client.subscriptions(queue)
+    found = client.graph(queue)
     if as_json:
-        print_json(graph_of(queue, found))
+        print_json(found)
     else:
-        typer.echo(mermaid(graph_of(queue, found)))
+        typer.echo(mermaid(found))
 
 
 @app.command("held")
@@ -197,12 +197,12 @@ def graph(client: Client, queue: Queue, as_json: AsJson = False) -> None:
 def held(
     client: Client, queue: Queue, sub: SubName, limit: Limit = 100, as_json: AsJson = False
 ) -> None:
-    """List indexes of messages that wait for other subscriptions."""
-    indexes = client.held(queue, sub, limit)
+    """List messages that wait for other subscriptions, by index, and for which."""
+    messages = client.held_messages(queue, sub, limit)
     if as_json:
-        print_json({"indexes": indexes})
-    elif indexes:
-        typer.echo("\n".join(map(str, indexes)))
+        print_json({"messages": messages})
+    elif messages:
+        typer.echo("\n".join(f"{one.index}\t{', '.join(one.waits_for)}" for one in messages))
     else:
         typer.echo(f"nothing waits on {sub} of {queue}", err=True)
 

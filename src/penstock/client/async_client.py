@@ -24,6 +24,8 @@ from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
 from penstock.client.transport import Transport, decode_answer
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.filter_test import FilterTest
+from penstock.core.graph import Graph, HeldMessage
 from penstock.core.message import NewMessage
 from penstock.core.outcome import Outcome
 from penstock.core.stats import QueueStats, SubscriptionStats
@@ -49,6 +51,11 @@ class _Subscriptions(msgspec.Struct, frozen=True):
 
 class _LoggedIn(msgspec.Struct, frozen=True):
     token: str
+
+
+class _Held(msgspec.Struct, frozen=True):
+    indexes: list[int]
+    messages: list[HeldMessage]
 
 
 class _Messages(msgspec.Struct, frozen=True):
@@ -401,8 +408,23 @@ class AsyncClient:
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
         path = paths.subscription_path(queue, subscription, "/held")
-        answer = await self._read(paths.with_query(path, limit=limit), dict[str, list[int]])
-        return answer["indexes"]
+        return (await self._read(paths.with_query(path, limit=limit), _Held)).indexes
+
+    async def held_messages(
+        self, queue: str, subscription: str, limit: int = 100
+    ) -> list[HeldMessage]:
+        """As `held`, with the subscriptions that each of them waits for."""
+        path = paths.subscription_path(queue, subscription, "/held")
+        return (await self._read(paths.with_query(path, limit=limit), _Held)).messages
+
+    async def graph(self, queue: str) -> Graph:
+        """Which subscription waits for which."""
+        return await self._read(paths.queue_path(queue, "/graph"), Graph)
+
+    async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
+        """Try a filter on the newest messages. Raises `InvalidFilter`."""
+        body = {"filter": filter, "last": last}
+        return await self._ask("POST", paths.queue_path(queue, "/filter/test"), FilterTest, body)
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""

@@ -108,6 +108,9 @@ class Client:
     replay = _sync(AsyncClient.replay)
     discard = _sync(AsyncClient.discard)
     held = _sync(AsyncClient.held)
+    held_messages = _sync(AsyncClient.held_messages)
+    graph = _sync(AsyncClient.graph)
+    test_filter = _sync(AsyncClient.test_filter)
     release = _sync(AsyncClient.release)
 
     health = _sync(AsyncClient.health)

@@ -255,6 +255,12 @@ class Store(Protocol):
         """The lowest indexes that wait for other subscriptions."""
         ...
 
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        """For each message the subscriptions that it still waits for; none if it is not held."""
+        ...
+
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """Of one queue, or of all of them by name."""
         ...

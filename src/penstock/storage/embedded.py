@@ -410,6 +410,13 @@ class EmbeddedStore:
                 break
         return found
 
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        self._now()
+        reader = self.machine.subscription(queue, subscription)
+        return [reader.blockers(index) for index in indexes]
+
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         now_ns = self._now()
         if queue is not None:

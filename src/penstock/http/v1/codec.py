@@ -14,6 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.graph import HeldMessage
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_PRIORITY
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
@@ -414,7 +415,17 @@ class ReleaseJson(_Form, kw_only=True):
 
 
 class HeldJson(msgspec.Struct, kw_only=True):
+    """`indexes` are those of `messages`, for who wants nothing else."""
+
     indexes: list[int]
+    messages: list[HeldMessage]
+
+
+class FilterTestJson(_Form, kw_only=True):
+    """A filter to be tried on the newest messages."""
+
+    filter: str
+    last: _Count = 100
 
 
 class LettersJson(_Form, kw_only=True):
