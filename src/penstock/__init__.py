@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.core.publishing import PublishResult
     from penstock.core.retry import Backoff
     from penstock.core.stats import QueueStats, SubscriptionStats
-    from penstock.storage.base import Ack, AckUpTo, Extend, Nack
+    from penstock.storage.base import Ack, AckUpTo, Extend, GiveBack, Nack
 
 __all__ = [
     "Ack",
@@ -34,6 +34,7 @@ __all__ = [
     "DeadLetter",
     "Delivery",
     "Extend",
+    "GiveBack",
     "Message",
     "Nack",
     "NewMessage",
@@ -65,6 +66,7 @@ _HOMES = {
     "DeadLetter": "penstock.core.message",
     "Delivery": "penstock.core.message",
     "Extend": "penstock.storage.base",
+    "GiveBack": "penstock.storage.base",
     "Message": "penstock.core.message",
     "Nack": "penstock.storage.base",
     "NewMessage": "penstock.core.message",

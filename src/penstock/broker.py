@@ -338,6 +338,14 @@ class Broker:
         settlements = [base.Extend(targets=_targets(targets), seconds=seconds)]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
+    async def give_back(
+        self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> list[Outcome]:
+        """Not begun with: these are ready again, and the delivery does not count."""
+        _check_names(queue, subscription)
+        settlements = [base.GiveBack(targets=_targets(targets))]
+        return (await self._store.settle(queue, subscription, settlements))[0]
+
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages by index, without touching anybody's progress."""
         _check_names(queue)
@@ -490,7 +498,7 @@ class Broker:
         await self._store.release(queue, subscription, indexes)
 
 
-_SETTLEMENTS = "Ack, Nack, Extend or AckUpTo"
+_SETTLEMENTS = "Ack, Nack, Extend, GiveBack or AckUpTo"
 
 
 def _check_names(queue: object, subscription: object = "") -> None:
@@ -524,6 +532,8 @@ def _checked(settlement: object) -> base.Settlement:
         case base.Extend(targets=targets, seconds=seconds):
             check_extension(seconds)
             return base.Extend(targets=_targets(targets), seconds=seconds)
+        case base.GiveBack(targets=targets):
+            return base.GiveBack(targets=_targets(targets))
         case base.AckUpTo(index=index):
             check_whole("index", index)
             return base.AckUpTo(index=index)

@@ -65,15 +65,21 @@ class Checker:
     # Publishing.
 
     def published(
-        self, call: Call, messages: Sequence[Sent], result: Sequence[PublishedMessage]
+        self,
+        call: Call,
+        messages: Sequence[Sent],
+        result: Sequence[PublishedMessage],
+        *,
+        is_keyed: bool = False,
     ) -> None:
+        """With a key a duplicate is the message itself, stored by an earlier attempt."""
         last = -1
         for sent, entry in zip(messages, result, strict=True):
             parsed = parse_message_id(entry.id)
             assert parsed is not None
             if parsed.index != entry.index:
                 raise Violation("ids", f"{entry.id} is not that of {entry.index}", [sent.queue])
-            if entry.duplicate:
+            if entry.duplicate and not is_keyed:
                 self.duplicates.add(sent.number)
                 self._check_duplicate(sent, (parsed.salt, entry.index))
                 continue

@@ -54,6 +54,16 @@ class Holding:
     is_letter: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A publish with an idempotency key that was not answered."""
+
+    salt: int
+    key: str
+    call: Call
+    messages: list[Sent]
+
+
 class Clients:
     """Talk to one store at a time; what they hold they keep when it is started again."""
 
@@ -63,6 +73,7 @@ class Clients:
         self.store: EmbeddedStore
         self.has_failed = False  # the store said so: it must not accept anything any more
         self.holdings: list[Holding] = []
+        self.unanswered: list[Attempt] = []
 
     def use(self, store: EmbeddedStore) -> None:
         self.store = store
@@ -96,18 +107,36 @@ class Clients:
 
     # Publish and receive.
 
-    async def publish(self, queue: str, make: Callable[[Call], list[Sent]]) -> None:
-        call = self._ask(f"publish {queue} ")
+    async def publish(
+        self, queue: Queue, make: Callable[[Call], list[Sent]], key: str | None
+    ) -> None:
+        call = self._ask(f"publish {queue.name} ")
         messages = make(call)
         self.checker.sent.update((sent.number, sent) for sent in messages)
+        salt = queue.salt
+        try:
+            await self._publish(queue.name, call, messages, key)
+        finally:
+            if key is not None and call.answered is None and not call.refused:
+                attempt = Attempt(salt=salt, key=key, call=call, messages=messages)
+                self.unanswered.append(attempt)
+
+    async def publish_again(self, queue: Queue, attempt: Attempt) -> None:
+        """Perhaps while the first attempt is still under way, or after it was done."""
+        call = self._ask(f"publish {queue.name} once more {attempt.key} ")
+        await self._publish(queue.name, call, attempt.messages, attempt.key)
+
+    async def _publish(self, queue: str, call: Call, messages: list[Sent], key: str | None) -> None:
         batch = prepare([sent.new_message() for sent in messages])
+        if key is not None:
+            batch = batch.with_key(key)
         result = await self._wait(call, self.store.publish(queue, batch))
         numbers = ", ".join(
             f"{sent.number}{' again' if entry.duplicate else ''} at {entry.index}"
             for sent, entry in zip(messages, result, strict=True)
         )
         self.history.answer(call, numbers)
-        self.checker.published(call, messages, result)
+        self.checker.published(call, messages, result, is_keyed=key is not None)
 
     async def receive(
         self, subscription: Subscription, limit: int, lease_seconds: float | None
@@ -203,6 +232,21 @@ class Clients:
             reader.trails[holding.index].enders.append(call)
         nack = base.Nack(targets=list(targets), delay_seconds=delay_seconds, reason="told to")
         outcomes = await self._settle(call, subscription, nack)
+        for holding, outcome in zip(targets.values(), outcomes, strict=True):
+            if outcome is not Outcome.DONE:
+                _withdraw(call, reader.trails[holding.index])
+
+    async def give_back(self, holdings: Sequence[Holding]) -> None:
+        first = holdings[0]
+        subscription = self.store.machine.subscription(first.queue, first.subscription)
+        targets = {h.receipt: h for h in holdings}
+        call = self._ask(f"give back {first.queue}/{first.subscription} {' '.join(targets)}")
+        reader = self.checker.reader(subscription)
+        for holding in targets.values():
+            trail = reader.trails[holding.index]
+            trail.enders.append(call)
+            trail.returns.append(call)
+        outcomes = await self._settle(call, subscription, base.GiveBack(targets=list(targets)))
         for holding, outcome in zip(targets.values(), outcomes, strict=True):
             if outcome is not Outcome.DONE:
                 _withdraw(call, reader.trails[holding.index])
@@ -378,6 +422,6 @@ def _values_of(change: base.Change) -> list[Any]:
 
 def _withdraw(call: Call, trail: Trail) -> None:
     """The call was told that it did nothing to this message."""
-    for calls in (trail.acks, trail.enders):
+    for calls in (trail.acks, trail.enders, trail.returns):
         if call in calls:
             calls.remove(call)

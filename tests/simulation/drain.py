@@ -19,7 +19,7 @@ async def drain(clients: Clients, clock: VirtualClock) -> None:
     readers = [
         subscription
         for queue in machine.queues.values()
-        if queue.source is None
+        if queue.source is None and queue.events_of is None
         for subscription in queue.subscriptions.values()
     ]
     for reader in readers:

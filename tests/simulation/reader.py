@@ -44,6 +44,7 @@ class Trail:
     done: list[Call] = field(default_factory=list)  # those answered that they settled it
     acked: list[Call] = field(default_factory=list)  # those answered that it is settled
     enders: list[Call] = field(default_factory=list)  # those that may have ended a lease
+    returns: list[Call] = field(default_factory=list)  # those that may have given it back
     revivals: list[Call] = field(default_factory=list)  # replays of its dead letter
     releases: list[Call] = field(default_factory=list)
     discards: list[Call] = field(default_factory=list)
@@ -180,7 +181,8 @@ class Reader:
             ):
                 if given.epoch <= other.epoch:
                     yield "epoch went back", f"{other.receipt}, then {given.receipt}"
-                if given.deliveries <= other.deliveries:
+                back = [r for r in trail.returns if r.may_fall_between(other.call.asked, answered)]
+                if given.deliveries + len(back) <= other.deliveries:
                     yield (
                         "delivery count went back",
                         f"{other.deliveries} at {other.call.asked}, then {given.deliveries}",

@@ -24,6 +24,7 @@ from tests.simulation.drain import drain
 from tests.simulation.files import SimulatedCrash
 from tests.simulation.history import History, Violation
 from tests.simulation.host import Host
+from tests.simulation.told import check_told
 from tests.simulation.twin import Twin
 from tests.simulation.workload import Workload
 
@@ -188,8 +189,13 @@ class Simulation:
     async def _check_stored(self) -> None:
         """What was answered before the start is there after it."""
         self.checker.check_definitions(self.store.machine)
-        for queue in list(self.store.machine.queues.values()):
-            if queue.source is None:
+        machine = self.store.machine
+        for queue in list(machine.queues.values()):
+            if queue.events_of is not None:
+                if queue.first == 0:
+                    untold = machine.untold.get(queue.events_of.id, [])
+                    check_told(queue.events_of, await self._read_all(queue), untold)
+            elif queue.source is None:
                 self.checker.check_stored(queue, await self._read_all(queue))
 
     async def _read_all(self, queue: Queue) -> list[Message]:
@@ -237,7 +243,8 @@ class Simulation:
             self.twin.check_shortened(self.store.machine, self.clock.latest_ns)
         for queue in list(self.store.machine.queues.values()):
             for message in await self._read_all(queue):
-                self.checker.identify(message, is_known=False)
+                if queue.events_of is None:
+                    self.checker.identify(message, is_known=False)
         await self._finish(self.store.close())
 
     def _damage(self) -> bool:
@@ -264,4 +271,5 @@ class Simulation:
                     self.history.note(f"*** refused to read: {exc.__cause__}")
                 else:
                     for message in messages:
-                        self.checker.identify(message)
+                        if queue.events_of is None:
+                            self.checker.identify(message)

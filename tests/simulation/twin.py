@@ -18,6 +18,7 @@ from penstock.core.events import Event
 from penstock.core.feed import Feed
 from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
+from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Runs
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Violation
@@ -106,7 +107,7 @@ class _NoJournal(Journal):
 def state_of(machine: Machine, now_ns: int) -> dict[str, Any]:
     """Everything that decides what a machine will do from now on, as plain values by path."""
     machine.advance(now_ns)
-    found: dict[str, Any] = {"last_id": machine.last_id}
+    found: dict[str, Any] = {"last_id": machine.last_id, "untold": dict(machine.untold)}
     for queue in machine.queues.values():
         queue.forget_dedup_keys(now_ns)
         _flatten(f"{queue.name}", queue, found)
@@ -139,6 +140,8 @@ def _plain(value: Any) -> Any:
             found: dict[str, Any] = {}
             _flatten("", value, found)
             return found
+        case RequestKeys():
+            return value.dump()
         case Counters():
             return msgspec.structs.asdict(value)
         case Runs() | array():

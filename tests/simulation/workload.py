@@ -24,6 +24,8 @@ Action = Coroutine[Any, Any, Any]
 _QUEUES = ["apples", "pears", "plums"]
 _SUBSCRIPTIONS = ["a", "b", "c", "d"]
 _START_QUEUES = 2
+# Well within the time that a queue remembers a key, whatever the clock does meanwhile.
+_PATIENCE_NS = 150 * NANOSECONDS
 
 
 class Workload:
@@ -35,10 +37,12 @@ class Workload:
         self._last_number = 0
         weighted: list[tuple[int, Callable[[], Action | None]]] = [
             (260, self._publish),
+            (15, self._publish_again),
             (260, self._receive),
             (170, self._ack),
             (20, self._ack_by_id),
             (60, self._nack),
+            (30, self._give_back),
             (30, self._extend),
             (10, self._ack_up_to),
             (25, self._poll),
@@ -87,7 +91,8 @@ class Workload:
     # What there is.
 
     def _queue(self) -> Queue | None:
-        queues = [q for q in self.clients.store.machine.queues.values() if q.source is None]
+        machine = self.clients.store.machine
+        queues = [q for q in machine.queues.values() if q.source is None and q.events_of is None]
         return self.rng.choice(queues) if queues else None
 
     def _subscription(self) -> Subscription | None:
@@ -123,16 +128,34 @@ class Workload:
         count = 1 if self.rng.random() < 0.6 else self.rng.randint(2, 6)
 
         def make(call: Call) -> list[Sent]:
-            return [self._message(queue, call) for _ in range(count)]
+            return [self._message(queue, call, has_key=key is None) for _ in range(count)]
 
-        return self.clients.publish(queue.name, make)
+        key = None
+        if self.rng.random() < 0.3:
+            key = f"request-{self._last_number}"
+        return self.clients.publish(queue, make, key)
 
-    def _message(self, queue: Queue, call: Call) -> Sent:
+    def _publish_again(self) -> Action | None:
+        """Somebody who got no answer tries again, in time."""
+        clients = self.clients
+        queue = self._queue()
+        if queue is None:
+            return None
+        since_ns = clients.history.clock.now_ns() - _PATIENCE_NS
+        unanswered = [
+            attempt
+            for attempt in clients.unanswered
+            if attempt.salt == queue.salt and attempt.call.asked_ns > since_ns
+        ]
+        return clients.publish_again(queue, self.rng.choice(unanswered)) if unanswered else None
+
+    def _message(self, queue: Queue, call: Call, *, has_key: bool) -> Sent:
         rng = self.rng
         self._last_number += 1
         is_plain = rng.random() < 0.4
         delay = rng.choice([0.5, 5, 60]) if not is_plain and rng.random() < 0.15 else None
         ttl = rng.choice([1, 20, 200]) if not is_plain and rng.random() < 0.06 else None
+        dedup_key = None if is_plain or rng.random() < 0.8 else f"k{rng.randint(0, 20)}"
         return Sent(
             number=self._last_number,
             queue=queue.name,
@@ -142,7 +165,7 @@ class Workload:
             kind=rng.randint(0, 4),
             priority=0 if is_plain or rng.random() < 0.7 else rng.randint(1, 10),
             group=None if is_plain or rng.random() < 0.4 else rng.choice("xyz"),
-            dedup_key=None if is_plain or rng.random() < 0.8 else f"k{rng.randint(0, 20)}",
+            dedup_key=dedup_key if has_key else None,
             not_before_ns=call.asked_ns + round(delay * NANOSECONDS) if delay else None,
             expires_at_ns=call.asked_ns + round(ttl * NANOSECONDS) if ttl else None,
             padding=rng.choice([0, 10, 100, 400, 2500]),
@@ -182,6 +205,10 @@ class Workload:
         holdings = self._holdings()
         delay = self.rng.choice([None, None, 0, 2, 30])
         return self.clients.nack(holdings, delay) if holdings else None
+
+    def _give_back(self) -> Action | None:
+        holdings = self._holdings()
+        return self.clients.give_back(holdings) if holdings else None
 
     def _extend(self) -> Action | None:
         holdings = self._holdings()
@@ -261,6 +288,7 @@ class Workload:
             retention_messages=rng.choice([None, None, 0, 10, 25]),
             retain_unsettled=rng.random() < 0.9,
             message_ttl_seconds=rng.choice([None, None, None, None, 400]),
+            events=rng.random() < 0.4,
         )
 
     def _subscription_config(self, names: list[str]) -> SubscriptionConfig:

@@ -54,7 +54,7 @@ def test_every_column_holds_what_its_messages_have(
 ) -> None:
     chunk = Chunk([block for block, _ in made], 0, salt)
 
-    data = encode_messages("q", chunk, include_body=True)
+    (data,) = encode_messages("q", chunk, include_body=True)
     table = pa.ipc.open_stream(
         start_of_stream(messages_schema(include_body=True)) + bytes(data)
     ).read_all()

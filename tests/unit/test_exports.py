@@ -21,6 +21,7 @@ NAMES = [
     "DeadLetter",
     "Delivery",
     "Extend",
+    "GiveBack",
     "Message",
     "Nack",
     "NewMessage",

@@ -361,6 +361,12 @@ class AsyncClient:
         settler = self.settler(queue, subscription)
         return (await settler.nack(targets, delay_seconds=delay_seconds, reason=reason))[0]
 
+    async def give_back(
+        self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> list[Outcome]:
+        """Not begun with: they are ready again, and the delivery does not count."""
+        return (await self.settler(queue, subscription).give_back(targets))[0] if targets else []
+
     async def extend(
         self,
         queue: str,

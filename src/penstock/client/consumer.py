@@ -145,7 +145,7 @@ class Consumer:
             self._leases.remove(delivery)
         if left:
             settler = self._client.settler(self._queue, self._subscription)
-            given = settler.nack(left, delay_seconds=0, reason="the consumer stopped")
+            given = settler.give_back(left)
             given.add_done_callback(_log_failure)
 
     async def _fetch(self) -> None:

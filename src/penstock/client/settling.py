@@ -36,13 +36,18 @@ class _Ack(msgspec.Struct, frozen=True, kw_only=True):
     targets: list[str]
 
 
-_Settlement = _Ack | _Nack | _Extend
+class _GiveBack(msgspec.Struct, frozen=True, kw_only=True):
+    targets: list[str]
+
+
+_Settlement = _Ack | _Nack | _Extend | _GiveBack
 
 
 class _Answer(msgspec.Struct, frozen=True, kw_only=True):
     ack: list[Outcome] = []
     nack: list[list[Outcome]] = []
     extend: list[list[Outcome]] = []
+    give_back: list[Outcome] = []
     acked_up_to: int = 0
 
 
@@ -77,6 +82,10 @@ class Settler:
         extend = _Extend(targets=_texts(targets), seconds=seconds)
         return self._submit(extend, is_repeatable=_are_receipts(extend.targets))
 
+    def give_back(self, targets: Sequence[Target]) -> asyncio.Future[Sequence[list[Outcome]]]:
+        give_back = _GiveBack(targets=_texts(targets))
+        return self._submit(give_back, is_repeatable=_are_receipts(give_back.targets))
+
     async def ack_up_to(self, index: int) -> int:
         return (await self._request({"ack_up_to": index}, is_repeatable=True)).acked_up_to
 
@@ -103,16 +112,20 @@ class Settler:
         self, settlements: list[_Settlement], *, is_repeatable: bool
     ) -> list[list[Outcome]]:
         acks = [target for one in settlements if type(one) is _Ack for target in one.targets]
+        back = [target for one in settlements if type(one) is _GiveBack for target in one.targets]
         nacks = [one for one in settlements if type(one) is _Nack]
         extensions = [one for one in settlements if type(one) is _Extend]
-        parts = {"ack": acks, "nack": nacks, "extend": extensions}
+        parts = {"ack": acks, "nack": nacks, "extend": extensions, "give_back": back}
         request = {name: part for name, part in parts.items() if part}
         answer = await self._request(request, is_repeatable=is_repeatable)
         acked, nacked, extended = iter(answer.ack), iter(answer.nack), iter(answer.extend)
+        given_back = iter(answer.give_back)
         outcomes: list[list[Outcome]] = []
         for one in settlements:
             if type(one) is _Ack:
                 outcomes.append([next(acked) for _ in one.targets])
+            elif type(one) is _GiveBack:
+                outcomes.append([next(given_back) for _ in one.targets])
             else:
                 outcomes.append(next(nacked if type(one) is _Nack else extended))
         return outcomes

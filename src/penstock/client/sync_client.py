@@ -100,6 +100,7 @@ class Client:
     ack = _sync(AsyncClient.ack)
     ack_up_to = _sync(AsyncClient.ack_up_to)
     nack = _sync(AsyncClient.nack)
+    give_back = _sync(AsyncClient.give_back)
     extend = _sync(AsyncClient.extend)
     read = _sync(AsyncClient.read)
     get = _sync(AsyncClient.get)

@@ -105,6 +105,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
       unless `retain_unsettled` is off: then they are settled as expired.
     - `message_ttl_seconds`: a message that nobody settled by this age expires.
     - `dedup_window_seconds`: how long a dedup key is remembered.
+    - `events`: what happens to its messages is told in the queue ``<queue>-events``.
     """
 
     fifo: bool = False
@@ -116,6 +117,7 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     retain_unsettled: bool = True
     message_ttl_seconds: float | None = None
     dedup_window_seconds: float = 300
+    events: bool = False
 
     def check(self) -> None:
         """Raises `InvalidArgument`."""

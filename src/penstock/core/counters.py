@@ -20,6 +20,7 @@ class Counters(msgspec.Struct):
     purged: int = 0
     redelivered: int = 0
     replayed: int = 0
+    returned: int = 0
     skipped: int = 0
 
     def add(self, way: str, count: int) -> None:

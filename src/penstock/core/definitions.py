@@ -18,10 +18,10 @@ from penstock.core.config import (
 from penstock.core.dead_letters import cascade
 from penstock.core.dependencies import check_dependencies
 from penstock.core.filters import compile_filter
-from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, check_name
 from penstock.core.machine import Machine
 from penstock.core.message import to_nanoseconds
-from penstock.core.new_queue import new_queue
+from penstock.core.new_queue import new_events_queue, new_queue
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, Runs
 from penstock.core.subscription import Subscription
@@ -64,7 +64,21 @@ def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) 
             f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: "
             "choose another name"
         )
-    return new_queue(machine, name, config, SubscriptionConfig(), now_ns)
+    if config.events:
+        _check_events_name(machine, name)
+    queue = new_queue(machine, name, config, SubscriptionConfig(), now_ns)
+    if config.events:
+        new_events_queue(machine, queue, now_ns)
+    return queue
+
+
+def _check_events_name(machine: Machine, name: str) -> None:
+    taken = name + EVENTS_SUFFIX
+    if taken in machine.queues:
+        raise QueueExists(
+            f"queue {taken!r} exists already, and the events of {name!r} would be told there: "
+            "delete that queue, or choose another name"
+        )
 
 
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
@@ -75,14 +89,25 @@ def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: in
         raise InvalidArgument(
             "fifo can only be changed while the queue is empty: purge it, or make a new queue"
         )
+    if config.events and (queue.source is not None or queue.events_of is not None):
+        raise InvalidArgument(f"{name!r} belongs to another queue and has no events of its own")
+    is_new = config.events and queue.events is None
+    if is_new:
+        _check_events_name(machine, name)
     if config != queue.config:
         machine.emit(ev.QueueAltered(at_ns=now_ns, queue_id=queue.id, config=config))
+    if is_new:
+        new_events_queue(machine, queue, now_ns)
     return queue
 
 
 def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
-    """Its dead letters go with it."""
+    """Its dead letters and its events go with it."""
     queue = machine.queue(name)
+    if queue.events_of is not None:
+        raise ReservedQueue(
+            f"{name!r} holds the events of {queue.events_of.name!r}: purge it, or delete that queue"
+        )
     if queue.source is not None:
         raise ReservedQueue(
             f"{name!r} holds the dead letters of {queue.source.name!r}: purge it, "

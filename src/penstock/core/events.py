@@ -35,6 +35,7 @@ __all__ = [
     "QueuePurged",
     "Released",
     "Replayed",
+    "Returned",
     "Sought",
     "SubscriptionAltered",
     "SubscriptionCreated",
@@ -66,6 +67,7 @@ class QueueCreated(_Event, frozen=True, kw_only=True, tag=10):
     salt: int
     dead_letters_of: int | None = None
     default: SubscriptionConfig | None = None
+    events_of: int | None = None
 
 
 class QueueAltered(_Event, frozen=True, kw_only=True, tag=11):
@@ -163,6 +165,13 @@ class LeaseExpired(_Event, frozen=True, kw_only=True, tag=43):
     runs: list[int]
 
 
+class Returned(_Event, frozen=True, kw_only=True, tag=44):
+    """Deliveries that nobody got: as if they had not been made, but for their epoch."""
+
+    subscription_id: int
+    runs: list[int]
+
+
 class Acked(_Event, frozen=True, kw_only=True, tag=50):
     subscription_id: int
     runs: list[int]
@@ -238,6 +247,7 @@ Event = (
     | Polled
     | Extended
     | LeaseExpired
+    | Returned
     | Acked
     | Nacked
     | Expired

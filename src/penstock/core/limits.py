@@ -8,6 +8,7 @@ from penstock.errors import InvalidName
 
 __all__ = [
     "DEAD_LETTER_SUFFIX",
+    "EVENTS_SUFFIX",
     "MAX_BATCH_BYTES",
     "MAX_BATCH_MESSAGES",
     "MAX_BODY_BYTES",
@@ -34,6 +35,7 @@ MAX_KEY_CHARACTERS = 255
 MAX_STRAGGLERS = 10_000
 
 DEAD_LETTER_SUFFIX = "-dlq"
+EVENTS_SUFFIX = "-events"
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}\Z")
 

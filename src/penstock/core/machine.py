@@ -8,6 +8,7 @@ log. Recovery applies the same events again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -15,6 +16,7 @@ import msgspec
 
 from penstock.core import events as ev
 from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.lifecycle import LifecycleRun, runs_of_event
 from penstock.core.queue import Letter, Queue
 from penstock.core.subscription import Subscription
 from penstock.errors import QueueNotFound
@@ -52,6 +54,9 @@ class Machine:
         self.subscriptions: dict[int, Subscription] = {}
         self.last_id = 0
         self.now_ns = 0
+        # What happened and is to be told, by the queue it happened to: see `lifecycle`.
+        self.untold: dict[int, list[LifecycleRun]] = {}
+        self.is_observed = False  # whether any queue wants its events told
 
     def queue(self, name: str) -> Queue:
         """Raises `QueueNotFound`."""
@@ -84,7 +89,20 @@ class Machine:
     def apply(self, event: ev.Event, place: Place = NOWHERE) -> None:
         if event.at_ns > self.now_ns:
             self.now_ns = event.at_ns
+        if self.is_observed:
+            self._observe(event)
         _APPLY[type(event)](self, event, place)
+
+    def _observe(self, event: ev.Event) -> None:
+        """Before it is applied."""
+        found = runs_of_event(self, event)
+        if found is not None and found[1]:
+            queue, runs = found
+            self.untold.setdefault(queue.id, []).extend(runs)
+
+    def observe(self) -> None:
+        """Look whether any queue wants its events told: after a definition."""
+        self.is_observed = any(queue.config.events for queue in self.queues.values())
 
     # Definitions.
 
@@ -97,7 +115,8 @@ class Machine:
             created_ns=event.at_ns,
         )
         self.last_id = event.queue_id
-        self.add_queue(queue, event.dead_letters_of)
+        self.add_queue(queue, event.dead_letters_of, event.events_of)
+        self.is_observed = self.is_observed or event.config.events
         if event.default is not None:
             created = ev.SubscriptionCreated(
                 at_ns=event.at_ns,
@@ -110,26 +129,36 @@ class Machine:
             )
             self._subscription_created(created, place)
 
-    def add_queue(self, queue: Queue, dead_letters_of: int | None) -> None:
+    def add_queue(
+        self, queue: Queue, dead_letters_of: int | None, events_of: int | None = None
+    ) -> None:
         self.queues[queue.name] = queue
         self.queues_by_id[queue.id] = queue
         if dead_letters_of is not None:
             source = self.queues_by_id[dead_letters_of]
             queue.source = source
             source.dead_letters = queue
+        if events_of is not None:
+            observed = self.queues_by_id[events_of]
+            queue.events_of = observed
+            observed.events = queue
 
     def _queue_altered(self, event: ev.QueueAltered, place: Place) -> None:
         self.queues_by_id[event.queue_id].config = event.config
+        self.observe()
 
     def _queue_deleted(self, event: ev.QueueDeleted, place: Place) -> None:
         queue = self.queues_by_id[event.queue_id]
-        for gone in (queue, queue.dead_letters):
-            if gone is not None:
+        self.untold.pop(queue.id, None)
+        for gone in _family(queue):
+            if gone.name in self.queues:
                 del self.queues[gone.name]
                 del self.queues_by_id[gone.id]
                 for subscription in gone.subscriptions.values():
                     del self.subscriptions[subscription.id]
                 gone.vanish()
+        if queue.config.events:
+            self.observe()
 
     def _queue_purged(self, event: ev.QueuePurged, place: Place) -> None:
         self.queues_by_id[event.queue_id].purge()
@@ -190,7 +219,10 @@ class Machine:
     # Messages.
 
     def _published(self, event: ev.Published, place: Place) -> None:
-        self.queues_by_id[event.queue_id].append(event, place.locator, place.length)
+        queue = self.queues_by_id[event.queue_id]
+        queue.append(event, place.locator, place.length)
+        if queue.events_of is not None:
+            self.untold.pop(queue.events_of.id, None)
 
     def _delivered(self, event: ev.Delivered, place: Place) -> None:
         self.subscriptions[event.subscription_id].deliver(
@@ -207,6 +239,9 @@ class Machine:
 
     def _lease_expired(self, event: ev.LeaseExpired, place: Place) -> None:
         self.subscriptions[event.subscription_id].expire_leases(ev.pairs(event.runs))
+
+    def _returned(self, event: ev.Returned, place: Place) -> None:
+        self.subscriptions[event.subscription_id].take_back(ev.pairs(event.runs))
 
     def _acked(self, event: ev.Acked, place: Place) -> None:
         self.subscriptions[event.subscription_id].ack(ev.pairs(event.runs), event.at_ns)
@@ -266,6 +301,14 @@ class Machine:
             queue.lose(event.first, stop)
 
 
+def _family(queue: Queue) -> Iterator[Queue]:
+    """A queue, and those that go with it."""
+    yield queue
+    for own in (queue.dead_letters, queue.events):
+        if own is not None:
+            yield from _family(own)
+
+
 _APPLY: dict[type, Any] = {
     ev.QueueCreated: Machine._queue_created,
     ev.QueueAltered: Machine._queue_altered,
@@ -280,6 +323,7 @@ _APPLY: dict[type, Any] = {
     ev.Polled: Machine._polled,
     ev.Extended: Machine._extended,
     ev.LeaseExpired: Machine._lease_expired,
+    ev.Returned: Machine._returned,
     ev.Acked: Machine._acked,
     ev.Nacked: Machine._nacked,
     ev.Expired: Machine._expired,

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 from penstock.core import events as ev
 from penstock.core.config import QueueConfig, SubscriptionConfig
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
 
-__all__ = ["new_dead_letter_queue", "new_queue"]
+__all__ = ["new_dead_letter_queue", "new_events_queue", "new_queue"]
 
 
 def new_queue(
     machine: Machine,
     name: str,
     config: QueueConfig,
-    default: SubscriptionConfig,
+    default: SubscriptionConfig | None,
     now_ns: int,
     *,
     source: Queue | None = None,
+    events_of: Queue | None = None,
 ) -> Queue:
-    """With its default subscription. ``source`` is the queue whose dead letters it will hold."""
+    """With its default subscription, if it has one.
+
+    ``source`` is the queue whose dead letters it will hold, ``events_of`` the one whose events.
+    """
     machine.emit(
         ev.QueueCreated(
             at_ns=now_ns,
@@ -30,6 +34,7 @@ def new_queue(
             salt=machine.rng.getrandbits(32),
             dead_letters_of=source.id if source else None,
             default=default,
+            events_of=events_of.id if events_of else None,
         )
     )
     return machine.queues[name]
@@ -45,3 +50,9 @@ def new_dead_letter_queue(machine: Machine, source: Queue, now_ns: int) -> Queue
         now_ns,
         source=source,
     )
+
+
+def new_events_queue(machine: Machine, observed: Queue, now_ns: int) -> Queue:
+    """It has no subscription of its own: nobody would read that, and retention keep all for it."""
+    name = observed.name + EVENTS_SUFFIX
+    return new_queue(machine, name, QueueConfig(), None, now_ns, events_of=observed)

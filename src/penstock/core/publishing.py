@@ -32,7 +32,16 @@ from penstock.core.retention import expire
 from penstock.core.runs import runs_of
 from penstock.errors import BatchTooLarge, InvalidArgument, QueueFull, ReservedQueue
 
-__all__ = ["KeyedPart", "NewBatch", "PublishResult", "is_repeated", "merge", "prepare", "publish"]
+__all__ = [
+    "KeyedPart",
+    "NewBatch",
+    "PublishResult",
+    "append",
+    "is_repeated",
+    "merge",
+    "prepare",
+    "publish",
+]
 
 
 class KeyedPart(NamedTuple):
@@ -205,7 +214,7 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
     stored. It comes alone: see `is_repeated`.
     """
     queue = machine.queue(queue_name)
-    if queue.source is not None:
+    if queue.source is not None or queue.events_of is not None:
         raise ReservedQueue(f"{queue_name!r} is written by the broker alone: publish elsewhere")
     if batch.keys and is_repeated(queue, batch, now_ns):
         return _repeat(queue, batch, now_ns)
@@ -229,24 +238,32 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
             }
     if bodies:
         _check_bound(machine, queue, len(bodies), size, now_ns)
-        matched, errors = _match(queue, bodies, envelopes, now_ns)
-        machine.emit(
-            ev.Published(
-                at_ns=now_ns,
-                queue_id=queue.id,
-                first=first,
-                count=len(bodies),
-                size=size,
-                envelopes=envelopes,
-                matched=matched,
-                filter_errors=errors,
-                keys=_answers(batch, indexes, duplicates),
-                bodies=bodies,
-                heads=heads,
-            )
-        )
+        kept_batch = NewBatch(bodies, envelopes, heads, size)
+        append(machine, queue, kept_batch, now_ns, _answers(batch, indexes, duplicates))
     queue.duplicates += len(duplicates)
     return PublishResult(indexes, now_ns, queue.salt, duplicates)
+
+
+def append(
+    machine: Machine, queue: Queue, batch: NewBatch, now_ns: int, keys: dict[str, PastRequest]
+) -> None:
+    """Store a batch as it is, at the queue's end. Filters that only CEL can decide are run."""
+    matched, errors = _match(queue, batch.bodies, batch.envelopes, now_ns)
+    machine.emit(
+        ev.Published(
+            at_ns=now_ns,
+            queue_id=queue.id,
+            first=queue.next,
+            count=len(batch.bodies),
+            size=batch.size,
+            envelopes=batch.envelopes,
+            matched=matched,
+            filter_errors=errors,
+            keys=keys,
+            bodies=batch.bodies,
+            heads=batch.heads,
+        )
+    )
 
 
 def is_repeated(queue: Queue, batch: NewBatch, now_ns: int) -> bool:

@@ -53,6 +53,8 @@ class Queue:
         "dedup_order",
         "dependents",
         "duplicates",
+        "events",
+        "events_of",
         "everything",
         "expiry",
         "expiry_heap",
@@ -106,6 +108,8 @@ class Queue:
         self.stragglers: dict[int, Batch] = {}
         self.pins: dict[int, int] = {}  # index -> how many dead letters refer to it
         self.dead_letters: Queue | None = None
+        self.events: Queue | None = None  # where it is told what happens to the messages
+        self.events_of: Queue | None = None  # and of such a queue: whose messages
         # Of a dead-letter queue: the queue its letters come from, and columns beside the timeline.
         self.source: Queue | None = None
         self.letter_subscriptions = array("I")

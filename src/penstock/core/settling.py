@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from penstock.core import events as ev
 from penstock.core.config import check_list, check_seconds, check_text, check_whole
 from penstock.core.dead_letters import bury_or
+from penstock.core.delivery import Handout
 from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
@@ -27,7 +28,9 @@ __all__ = [
     "check_reason",
     "check_targets",
     "extend",
+    "give_back",
     "nack",
+    "undo",
 ]
 
 
@@ -186,6 +189,47 @@ def nack(
             )
         )
     return outcomes
+
+
+def give_back(
+    machine: Machine, queue_name: str, name: str, targets: Sequence[Target], now_ns: int
+) -> list[Outcome]:
+    """Take deliveries back that nobody got, or began with: they do not count.
+
+    A message whose time was over meanwhile expires.
+    """
+    subscription = machine.subscription(queue_name, name)
+    outcomes, indexes = _leased(machine, subscription, _listed(targets), now_ns)
+    _take_back(machine, subscription, indexes, now_ns)
+    return outcomes
+
+
+def undo(machine: Machine, handout: Handout, now_ns: int) -> None:
+    """Take back what was handed out to somebody who has gone, as far as it is still in flight."""
+    subscription = handout.subscription
+    if machine.subscriptions.get(subscription.id) is subscription:
+        leases, epoch = subscription.leases, handout.epoch
+        each = (index for start, stop in handout.runs for index in range(start, stop))
+        indexes = [i for i in each if (lease := leases.get(i)) and lease.epoch == epoch]
+        _take_back(machine, subscription, indexes, now_ns)
+
+
+def _take_back(
+    machine: Machine, subscription: Subscription, indexes: list[int], now_ns: int
+) -> None:
+    over = [index for index in indexes if _is_over(subscription, index, now_ns)]
+    if over:
+        runs = ev.flat(runs_of(over))
+        machine.emit(ev.Expired(at_ns=now_ns, subscription_id=subscription.id, runs=runs))
+    kept = [index for index in indexes if index in subscription.leases]
+    if kept:
+        runs = ev.flat(runs_of(kept))
+        machine.emit(ev.Returned(at_ns=now_ns, subscription_id=subscription.id, runs=runs))
+
+
+def _is_over(subscription: Subscription, index: int, now_ns: int) -> bool:
+    expires_ns = subscription.queue.expires_ns(index)
+    return expires_ns is not None and expires_ns <= now_ns
 
 
 def extend(

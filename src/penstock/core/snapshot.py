@@ -18,6 +18,7 @@ from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.counters import Counters
 from penstock.core.feed import Feed
 from penstock.core.lease import Attempts, Lease
+from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue, Special
 from penstock.core.request_keys import PastRequest, RequestKeys
@@ -88,20 +89,23 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     letter_subscriptions: bytes
     letter_origins: bytes
     requests: dict[str, tuple[int, PastRequest]] = {}
+    events_of: int | None = None
 
 
 class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_id: int
     now_ns: int
     queues: list[QueueSnapshot]
+    untold: dict[int, list[LifecycleRun]] = {}
 
 
 def take_snapshot(machine: Machine) -> MachineSnapshot:
     return MachineSnapshot(
         last_id=machine.last_id,
         now_ns=machine.now_ns,
-        # By id, so that a queue comes before its dead letters.
+        # By id, so that a queue comes before those that belong to it.
         queues=[_queue(queue) for _, queue in sorted(machine.queues_by_id.items())],
+        untold=machine.untold,
     )
 
 
@@ -128,6 +132,7 @@ def _queue(queue: Queue) -> QueueSnapshot:
         letter_subscriptions=queue.letter_subscriptions.tobytes(),
         letter_origins=queue.letter_origins.tobytes(),
         requests=queue.requests.dump(),
+        events_of=queue.events_of.id if queue.events_of else None,
     )
 
 
@@ -177,8 +182,10 @@ def restore(machine: Machine, snapshot: MachineSnapshot) -> dict[int, list[int]]
     """Fill a new machine. Returns the stragglers of each queue id, to be found in the timelines."""
     machine.last_id = snapshot.last_id
     machine.now_ns = snapshot.now_ns
+    machine.untold = snapshot.untold
     for shot in snapshot.queues:
         _restore_queue(machine, shot)
+    machine.observe()
     return {shot.id: shot.stragglers for shot in snapshot.queues}
 
 
@@ -186,7 +193,7 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
     queue = Queue(
         id=shot.id, name=shot.name, config=shot.config, salt=shot.salt, created_ns=shot.created_ns
     )
-    machine.add_queue(queue, shot.dead_letters_of)
+    machine.add_queue(queue, shot.dead_letters_of, shot.events_of)
     queue.first = shot.first
     queue.next = shot.next
     _restore_feed(queue.everything, shot.everything)

@@ -48,6 +48,7 @@ class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
     leases_expired: int
     replayed: int
     discarded: int
+    returned: int
     filter_errors: int
     cursor: int
     lowest_unacked_index: int
@@ -143,6 +144,7 @@ def subscription_stats(subscription: Subscription, now_ns: int) -> SubscriptionS
         leases_expired=counters.leases_expired,
         replayed=counters.replayed,
         discarded=counters.discarded,
+        returned=counters.returned,
         filter_errors=feed.errors,
         cursor=subscription.cursor,
         lowest_unacked_index=floor,

@@ -507,6 +507,21 @@ class Subscription:
                 self._make_ready(index)
             self.counters.leases_expired += stop - start
 
+    def take_back(self, runs: list[Run]) -> None:
+        """Deliveries that nobody got are undone. The invariant:
+
+        A message that was taken back is as if it had not been delivered: it is ready, it has the
+        count and the reason it had before, and nothing of the delivery is left but its epoch. That
+        is never used again, so the receipt, if it turns up after all, settles nothing.
+        """
+        for start, stop in runs:
+            for index in range(start, stop):
+                lease = self.leases.pop(index)
+                if lease.deliveries > 1:
+                    self.attempts[index] = Attempts(lease.deliveries - 1, 0, lease.reason)
+                self._make_ready(index)
+            self.counters.returned += stop - start
+
     def nack(self, indexes: Iterable[int], due_ns: Iterable[int], reason: str) -> None:
         for index, due in zip(indexes, due_ns, strict=True):
             lease = self.leases.pop(index)

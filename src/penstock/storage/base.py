@@ -33,6 +33,7 @@ __all__ = [
     "DeleteSubscription",
     "Durability",
     "Extend",
+    "GiveBack",
     "Nack",
     "PurgeQueue",
     "RotateSecret",
@@ -146,13 +147,19 @@ class Extend(_Value, frozen=True, kw_only=True):
     seconds: float
 
 
+class GiveBack(_Value, frozen=True, kw_only=True):
+    """Nobody got these, or began with them: they are ready again, and do not count as delivered."""
+
+    targets: Sequence[Target]
+
+
 class AckUpTo(_Value, frozen=True, kw_only=True):
     """Everything below `index`."""
 
     index: int
 
 
-Settlement = Ack | Nack | Extend | AckUpTo
+Settlement = Ack | Nack | Extend | GiveBack | AckUpTo
 
 
 class Store(Protocol):

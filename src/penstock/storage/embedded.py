@@ -28,6 +28,7 @@ from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, news_of, queue_stats
 from penstock.core.subscription import Subscription, cut
+from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
     MessageNotFound,
@@ -50,6 +51,8 @@ logger = logging.getLogger(__name__)
 # About what the events of a command take, and what each of its targets adds.
 _EVENT_BYTES = 256
 _TARGET_BYTES = 64
+# And what the row of a message takes, where its queue wants its events told.
+_ROW_BYTES = 256
 
 # How many messages are read at a time where there may be any number of them.
 _CHUNK = 1000
@@ -99,7 +102,7 @@ class EmbeddedStore:
         self._reader = MessageReader(journal)
         self._waiters = Waiters()
         self._gathering = Gathering(
-            machine=machine, journal=journal, now_ns=self._now, on_published=self._on_published
+            machine=machine, journal=self, now_ns=self._now, on_published=self._on_published
         )
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
@@ -123,11 +126,20 @@ class EmbeddedStore:
 
         It does not wait for space: a command takes effect at the moment it is made.
         """
-        if not self._journal.has_settle_room(_EVENT_BYTES + _TARGET_BYTES * targets):
+        each = _TARGET_BYTES + _ROW_BYTES if self.machine.is_observed else _TARGET_BYTES
+        if not self._journal.has_settle_room(_EVENT_BYTES + each * targets):
             raise DiskFull("there is no disk space left to note this: free some, then try again")
 
+    def submit(self) -> asyncio.Future[None] | None:
+        """The end of every command: tell what happened, and commit it together with that."""
+        machine = self.machine
+        if machine.untold:
+            for events in tell(machine, machine.now_ns):
+                self._waiters.wake(events, machine.now_ns)
+        return self._journal.submit()
+
     async def _commit(self) -> None:
-        committed = self._journal.submit()
+        committed = self.submit()
         if committed is not None:
             await committed
 
@@ -243,15 +255,21 @@ class EmbeddedStore:
     # Messages.
 
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
-        if self._journal.has_room(self._gathering.size + batch.size):
-            return self._gathering.add(queue, batch)
-        return self._publish_when_there_is_room(queue, batch)
+        # Each row of its events has the topic of a message at most, beside what all rows have.
+        is_told = self.machine.is_observed
+        overhead = batch.size + _ROW_BYTES * len(batch.bodies) if is_told else 0
+        if self._journal.has_room(self._gathering.size + batch.size + overhead):
+            return self._gathering.add(queue, batch, overhead=overhead)
+        return self._publish_when_there_is_room(queue, batch, overhead)
 
-    async def _publish_when_there_is_room(self, queue: str, batch: NewBatch) -> PublishResult:
-        while not self._journal.has_room(self._gathering.size + batch.size):
+    async def _publish_when_there_is_room(
+        self, queue: str, batch: NewBatch, overhead: int
+    ) -> PublishResult:
+        size = batch.size + overhead
+        while not self._journal.has_room(self._gathering.size + size):
             # Others may take what there is while this one waits, so it looks again.
-            await self._journal.make_room(self._gathering.size + batch.size)
-        return await self._gathering.add(queue, batch)
+            await self._journal.make_room(self._gathering.size + size)
+        return await self._gathering.add(queue, batch, overhead=overhead)
 
     def _on_published(self, queue: str, count: int) -> None:
         found = self.machine.queues[queue]
@@ -286,12 +304,29 @@ class EmbeddedStore:
     async def _hand_out(self, handout: delivery.Handout | None) -> list[Delivery]:
         if handout is None:
             return []
-        committed = self._journal.submit()
-        # Put together what is at hand while the disk is busy.
-        deliveries = self._reader.deliver_nowait(handout)
-        if committed is not None:
-            await committed
-        return await self._reader.deliver(handout) if deliveries is None else deliveries
+        try:
+            committed = self.submit()
+            # Put together what is at hand while the disk is busy.
+            deliveries = self._reader.deliver_nowait(handout)
+            if committed is not None:
+                await committed
+            return await self._reader.deliver(handout) if deliveries is None else deliveries
+        except asyncio.CancelledError:
+            self._undo(handout)
+            raise
+
+    def _undo(self, handout: delivery.Handout) -> None:
+        """Who asked has gone: others may have it at once, and it does not count.
+
+        If that cannot be noted, the lease runs out in its time.
+        """
+        with suppress(StorageError):
+            now_ns = self._now()
+            settling.undo(self.machine, handout, now_ns)
+            committed = self.submit()
+            if committed is not None:
+                committed.add_done_callback(_hear)
+            self._waiters.wake(handout.subscription.queue, now_ns)
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
@@ -314,6 +349,10 @@ class EmbeddedStore:
                 case base.Extend(targets=targets, seconds=seconds):
                     outcomes.append(
                         settling.extend(machine, queue, subscription, targets, seconds, now_ns)
+                    )
+                case base.GiveBack(targets=targets):
+                    outcomes.append(
+                        settling.give_back(machine, queue, subscription, targets, now_ns)
                     )
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
@@ -497,11 +536,17 @@ class EmbeddedStore:
         await self._journal.close()
 
 
+def _hear(done: asyncio.Future[None]) -> None:
+    """Nobody waits for it. What failed is told to those who do."""
+    if not done.cancelled():
+        done.exception()
+
+
 def _check(reader: Subscription, settlements: Sequence[base.Settlement]) -> None:
     """Raise before the first of them is applied, whichever is at fault."""
     for settlement in settlements:
         match settlement:
-            case base.Ack(targets=targets):
+            case base.Ack(targets=targets) | base.GiveBack(targets=targets):
                 settling.check_targets(reader, targets)
             case base.Nack(targets=targets, delay_seconds=delay):
                 settling.check_targets(reader, targets)

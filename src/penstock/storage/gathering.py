@@ -64,9 +64,12 @@ class Gathering:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._groups: list[_Group] = []
         self._open: dict[str, _Group] = {}  # the last group of each queue
-        self.size = 0  # bytes that have gathered
+        self.size = 0  # bytes that have gathered, and will be needed
 
-    def add(self, queue: str, batch: NewBatch) -> asyncio.Future[PublishResult]:
+    def add(
+        self, queue: str, batch: NewBatch, *, overhead: int = 0
+    ) -> asyncio.Future[PublishResult]:
+        """``overhead`` is what it takes beside its own bytes."""
         if self._loop is None:
             # Asked once: it costs a system call.
             self._loop = asyncio.get_running_loop()
@@ -91,7 +94,7 @@ class Gathering:
         group.answers.append(answer)
         group.count += count
         group.size += size
-        self.size += size
+        self.size += size + overhead
         return answer
 
     def flush(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import repeat
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,8 @@ from penstock.errors import CorruptLog
 from penstock.storage.block import Block, Chunk, message_block
 
 __all__ = ["MessageReader", "MessageSource"]
+
+logger = logging.getLogger(__name__)
 
 # How many dead letters are read at a time: each leads to a message elsewhere.
 _LETTERS = 100
@@ -109,13 +112,45 @@ class MessageReader:
         return Chunk([part for part in parts if part is not None], places.stop, salt)
 
     async def deliver(self, handout: Handout) -> list[Delivery]:
+        """What of it can be read; `CorruptLog` if nothing can.
+
+        The others stay in flight. So they fail when their leases end, and are dead letters in the
+        end, instead of failing all that is received with them for ever.
+        """
         queue = handout.subscription.queue
-        return _deliveries(queue, await self._pieces(queue, handout.runs), handout)
+        try:
+            pieces = await self._pieces(queue, handout.runs)
+        except CorruptLog:
+            pieces = await self._readable(queue, handout.runs)
+        return _deliveries(queue, pieces, handout)
+
+    async def _readable(self, queue: Queue, runs: list[Run]) -> list[Piece]:
+        pieces: list[Piece] = []
+        damage: CorruptLog | None = None
+        for run in runs:
+            for _, start, stop, _ in _parts(queue, run):
+                try:
+                    pieces += await self._pieces(queue, [(start, stop)])
+                except CorruptLog as exc:
+                    damage = exc
+                    logger.error(
+                        "messages %d to %d of queue %s cannot be read, others are delivered: %s",
+                        start,
+                        stop - 1,
+                        queue.name,
+                        exc,
+                    )
+        if damage is not None and not pieces:
+            raise damage
+        return pieces
 
     def deliver_nowait(self, handout: Handout) -> list[Delivery] | None:
-        """None when any part of it takes I/O."""
+        """None when any part of it takes I/O, or a closer look."""
         queue = handout.subscription.queue
-        pieces = self._pieces_nowait(queue, handout.runs)
+        try:
+            pieces = self._pieces_nowait(queue, handout.runs)
+        except CorruptLog:
+            return None
         return None if pieces is None else _deliveries(queue, pieces, handout)
 
     def _pieces_nowait(self, queue: Queue, runs: list[Run]) -> list[Piece] | None:

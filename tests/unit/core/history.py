@@ -271,6 +271,12 @@ class History:
             delay = [None, 0.0, 8.0][c % 3]
             settling.nack(self.machine, QUEUE, reader.name, targets, delay, "no luck", self.now_ns)
 
+    def give_back(self, a: int, b: int, c: int) -> None:
+        reader = self._reader(a)
+        if reader is not None:
+            targets = self._targets(reader, b, c)
+            settling.give_back(self.machine, QUEUE, reader.name, targets, self.now_ns)
+
     def extend(self, a: int, b: int, c: int) -> None:
         reader = self._reader(a)
         if reader is not None:
@@ -453,6 +459,7 @@ COMMANDS: dict[str, Callable[[History, int, int, int], None]] = {
         History.ack,
         History.ack_up_to,
         History.nack,
+        History.give_back,
         History.extend,
         History.pass_time,
         History.tick,

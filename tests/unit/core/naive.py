@@ -189,6 +189,14 @@ class NaiveQueue:
             assert is_over or self.asked == index
             reader.tries[index] = lease.deliveries
 
+    def _returned(self, event: ev.Returned) -> None:
+        reader = self._reader_of(event)
+        for index in indexes_in(event.runs):
+            lease = reader.leases.pop(index)
+            assert not self.has_expired(index, event.at_ns)
+            if lease.deliveries > 1:
+                reader.tries[index] = lease.deliveries - 1
+
     def _nacked(self, event: ev.Nacked) -> None:
         reader = self._reader_of(event)
         for index, due_ns in zip(event.indexes, event.due_ns, strict=True):
@@ -248,6 +256,7 @@ _FOLLOW: dict[type, Callable[[NaiveQueue, Any], None]] = {
     ev.Polled: NaiveQueue._polled,
     ev.Extended: NaiveQueue._extended,
     ev.LeaseExpired: NaiveQueue._lease_expired,
+    ev.Returned: NaiveQueue._returned,
     ev.Nacked: NaiveQueue._nacked,
     ev.Acked: NaiveQueue._acked,
     ev.Expired: NaiveQueue._expired,

@@ -12,6 +12,7 @@ _OFTEN = {
     "publish": 8,
     "receive": 12,
     "nack": 8,
+    "give_back": 4,
     "pass_time": 5,
     "subscribe": 5,
     "ack": 4,

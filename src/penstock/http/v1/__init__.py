@@ -6,6 +6,7 @@ from penstock.broker import Broker
 from penstock.http.gate import Route
 from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
+from penstock.http.v1.events import Events
 from penstock.http.v1.messages import Messages
 from penstock.http.v1.queues import Queues
 from penstock.http.v1.reading import Reading
@@ -21,6 +22,7 @@ def native_routes(broker: Broker) -> list[Route]:
     routes = [
         *Messages(broker, streams).routes(),
         *Reading(broker, streams).routes(),
+        *Events(broker, streams).routes(),
         *DeliveryCalls(broker).routes(),
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),

@@ -6,15 +6,24 @@ Import it through `penstock.http.v1.formats`, which says what to install when py
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, chain
 
 import pyarrow as pa
 
+from penstock.core.lifecycle import LifecycleRun
 from penstock.core.message import DEFAULT_CONTENT_TYPE, PLAIN, Envelope, message_id
 from penstock.storage.block import Block, Chunk
 
-__all__ = ["END", "MESSAGES", "encode_messages", "messages_schema", "start_of_stream"]
+__all__ = [
+    "END",
+    "EVENTS",
+    "MESSAGES",
+    "encode_events",
+    "encode_messages",
+    "messages_schema",
+    "start_of_stream",
+]
 
 MESSAGES = pa.schema(
     [
@@ -31,6 +40,22 @@ MESSAGES = pa.schema(
     ]
 )
 _WITHOUT_BODY = MESSAGES.remove(MESSAGES.get_field_index("body"))
+
+EVENTS = pa.schema(
+    [
+        ("queue", pa.string()),
+        ("events_index", pa.int64()),
+        ("index", pa.int64()),
+        ("id", pa.string()),
+        ("event", pa.string()),
+        ("subscription", pa.string()),
+        ("deliveries", pa.int32()),
+        ("reason", pa.string()),
+        ("topic", pa.string()),
+        ("published_at", pa.timestamp("us", "UTC")),
+        ("at", pa.timestamp("us", "UTC")),
+    ]
+)
 
 END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """What ends an IPC stream. One that was cut short does not have it."""
@@ -50,14 +75,16 @@ def start_of_stream(schema: pa.Schema) -> bytes:
     return bytes(schema.serialize())
 
 
-def encode_messages(queue: str, chunk: Chunk, *, include_body: bool) -> pa.Buffer:
-    """One record batch of an IPC stream."""
+def encode_messages(queue: str, chunk: Chunk, *, include_body: bool) -> Iterator[pa.Buffer]:
+    """One record batch of an IPC stream, or none."""
     blocks = chunk.blocks
+    if not blocks:
+        return
     count = sum(len(block.sizes) for block in blocks)
     columns = [
         _constant(queue, count),
         pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(_indexes(blocks))]),
-        _ids(blocks, chunk.salt, count),
+        _ids(map(_span, blocks), chunk.salt, count),
     ]
     if include_body:
         columns.append(_bodies(blocks, count))
@@ -71,7 +98,7 @@ def encode_messages(queue: str, chunk: Chunk, *, include_body: bool) -> pa.Buffe
         )
     )
     schema = messages_schema(include_body=include_body)
-    return pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
+    yield pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
 
 
 def _strings(data: bytes | bytearray, size: int, count: int) -> pa.Array:
@@ -103,16 +130,23 @@ def _times(blocks: list[Block]) -> array[int]:
     return times
 
 
-def _ids(blocks: list[Block], salt: int, count: int) -> pa.Array:
-    """All ids of a block are alike but for eight digits, which are put in column by column."""
+def _span(block: Block) -> tuple[int, int, int]:
+    return block.created_ns, block.origin, block.origin + len(block.sizes)
+
+
+def _ids(spans: Iterable[tuple[int, int, int]], salt: int, count: int) -> pa.Array:
+    """Of messages that were published together: when, and the indexes from and before.
+
+    All ids of such are alike but for eight digits, which are put in column by column.
+    """
     texts: list[bytes] = []
     lows = array("I")
-    for block in blocks:
-        at, stop = block.origin, block.origin + len(block.sizes)
+    for created_ns, start, stop in spans:
+        at = start
         while at < stop:
             # The higher bits are the same up to here.
             end = min(stop, (at >> _LOW_BITS) + 1 << _LOW_BITS)
-            texts.append(message_id(block.created_ns, at, salt).encode() * (end - at))
+            texts.append(message_id(created_ns, at, salt).encode() * (end - at))
             low = _VARIANT | at & (1 << _LOW_BITS) - 1
             lows.extend(range(low, low + end - at))
             at = end
@@ -181,3 +215,38 @@ def _envelopes(blocks: list[Block]) -> list[pa.Array]:
         column(lambda envelope: envelope.priority, pa.int32()),
         column(lambda envelope: envelope.group_key, pa.string()),
     ]
+
+
+def encode_events(queue: str, salt: int, runs: list[tuple[int, LifecycleRun]]) -> pa.Buffer:
+    """One record batch: a row for each message of each run, with the index of its event."""
+    counts = [run.stop - run.start for _, run in runs]
+    count = sum(counts)
+
+    def repeated(values: Iterable[object], kind: pa.DataType) -> pa.Array:
+        parts = [[value] * n for value, n in zip(values, counts, strict=True)]
+        return pa.array(list(chain.from_iterable(parts)), kind)
+
+    def times(values: Iterable[int]) -> pa.Array:
+        column = array("q")
+        for time_ns, n in zip(values, counts, strict=True):
+            column.extend(array("q", [time_ns // 1000]) * n)
+        buffers = [None, pa.py_buffer(column)]
+        return pa.Array.from_buffers(pa.timestamp("us", "UTC"), count, buffers)
+
+    indexes = array("q")
+    for _, run in runs:
+        indexes.extend(range(run.start, run.stop))
+    columns = [
+        _constant(queue, count),
+        repeated((at for at, _ in runs), pa.int64()),
+        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(indexes)]),
+        _ids([(run.published_ns, run.start, run.stop) for _, run in runs], salt, count),
+        repeated((run.event for _, run in runs), pa.string()),
+        repeated((run.subscription for _, run in runs), pa.string()),
+        repeated((run.deliveries for _, run in runs), pa.int32()),
+        repeated((run.reason for _, run in runs), pa.string()),
+        repeated((run.topic for _, run in runs), pa.string()),
+        times(run.published_ns for _, run in runs),
+        times(run.at_ns for _, run in runs),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=EVENTS).serialize()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.graph import HeldMessage
+from penstock.core.lifecycle import Kind, LifecycleRun
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_PRIORITY
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
@@ -352,6 +354,51 @@ def _moment(time_ns: int | None) -> datetime | None:
     return None if time_ns is None else to_datetime(time_ns)
 
 
+# Events.
+
+
+class EventJson(msgspec.Struct, kw_only=True):
+    """What happened to one message. `events_index` is where it is told, in `<queue>-events`."""
+
+    queue: str
+    events_index: int
+    index: int
+    id: str
+    event: Kind
+    subscription: str | None
+    deliveries: int | None
+    reason: str | None
+    topic: str | None
+    published_at: datetime
+    at: datetime
+
+
+class EventPage(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `start` for the rest; null at the end."""
+
+    events: list[EventJson]
+    next: int | None
+
+
+def events_json(queue: str, salt: int, at: int, run: LifecycleRun) -> Iterator[EventJson]:
+    """A row for each message of a run, which is told at the index ``at``."""
+    published_at, moment = to_datetime(run.published_ns), to_datetime(run.at_ns)
+    for index in range(run.start, run.stop):
+        yield EventJson(
+            queue=queue,
+            events_index=at,
+            index=index,
+            id=message_id(run.published_ns, index, salt),
+            event=run.event,
+            subscription=run.subscription,
+            deliveries=run.deliveries,
+            reason=run.reason,
+            topic=run.topic,
+            published_at=published_at,
+            at=moment,
+        )
+
+
 # Delivery.
 
 
@@ -384,11 +431,15 @@ class ExtendJson(_Form, kw_only=True):
 
 
 class SettleJson(_Form, kw_only=True):
-    """Targets are receipts or message ids. `ack_up_to` settles everything below that index."""
+    """Targets are receipts or message ids. `ack_up_to` settles everything below that index.
+
+    `give_back` takes deliveries back that nobody has begun with: they do not count.
+    """
 
     ack: Targets = []
     nack: Annotated[list[NackJson], Meta(max_length=MAX_PAGE)] = []
     extend: Annotated[list[ExtendJson], Meta(max_length=MAX_PAGE)] = []
+    give_back: Targets = []
     ack_up_to: Index | None = None
 
 
@@ -398,6 +449,7 @@ class SettledJson(msgspec.Struct, kw_only=True):
     ack: list[Outcome]
     nack: list[list[Outcome]]
     extend: list[list[Outcome]]
+    give_back: list[Outcome]
     acked_up_to: int
 
 

@@ -67,7 +67,9 @@ class DeliveryCalls:
                 wait_seconds=asked.wait_seconds,
                 lease_seconds=asked.lease_seconds,
             )
-            deliveries = await while_present(request, waiting, [])
+            deliveries = await while_present(
+                request, waiting, [], lambda given: self._broker.give_back(queue, given, name)
+            )
         return _deliveries(deliveries)
 
     async def _receive(self, queue: str, name: str, asked: ReceiveJson) -> list[Delivery]:
@@ -108,6 +110,8 @@ class DeliveryCalls:
         settlements += [
             base.Extend(targets=one.targets, seconds=one.seconds) for one in asked.extend
         ]
+        if asked.give_back:
+            settlements.append(base.GiveBack(targets=asked.give_back))
         if asked.ack_up_to is not None:
             settlements.append(base.AckUpTo(index=asked.ack_up_to))
         if asked.ack or not settlements:
@@ -119,6 +123,7 @@ class DeliveryCalls:
                 ack=next(outcomes) if type(settlements[0]) is base.Ack else [],
                 nack=[next(outcomes) for _ in asked.nack],
                 extend=[next(outcomes) for _ in asked.extend],
+                give_back=next(outcomes) if asked.give_back else [],
                 acked_up_to=len(next(outcomes, ())),
             ),
         )

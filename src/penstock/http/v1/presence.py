@@ -15,12 +15,15 @@ Result = TypeVar("Result")
 
 
 async def while_present(
-    request: Request, work: Coroutine[Any, Any, Result], otherwise: Result
+    request: Request,
+    work: Coroutine[Any, Any, Result],
+    otherwise: Result,
+    undo: Callable[[Result], Awaitable[object]],
 ) -> Result:
     """The result of ``work``, or ``otherwise`` when the client has closed its connection.
 
-    So nobody who has gone keeps a place in a line, or is handed a message. The request's body must
-    have been read before.
+    So nobody who has gone keeps a place in a line, or is handed a message: what ``work`` gave all
+    the same goes to ``undo``. The request's body must have been read before.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -31,13 +34,20 @@ async def while_present(
         watch.cancel()
         # A handler that is cancelled takes its work with it.
         task.cancel()
-    return otherwise if task.cancelled() else task.result()
+    if task.cancelled():
+        return otherwise
+    if watch.done() and not watch.cancelled() and watch.result():
+        await undo(task.result())
+        return otherwise
+    return task.result()
 
 
-async def _cancel_when_gone(request: Request, task: asyncio.Task[Any]) -> None:
+async def _cancel_when_gone(request: Request, task: asyncio.Task[Any]) -> bool:
     receive = _receiver(request)
-    if receive is not None and (await receive())["type"] == "http.disconnect":
+    is_gone = receive is not None and (await receive())["type"] == "http.disconnect"
+    if is_gone:
         task.cancel()
+    return is_gone
 
 
 def _receiver(request: Request) -> Callable[[], Awaitable[dict[str, Any]]] | None:

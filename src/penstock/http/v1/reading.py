@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from http import HTTPStatus
 from typing import NamedTuple
@@ -121,8 +122,8 @@ class Reading:
 
 
 def _lines(*, include_body: bool) -> Encode:
-    def encode(chunk: Chunk) -> bytes:
-        return _encoder.encode_lines(chunk_json(chunk, include_body=include_body))
+    def encode(chunk: Chunk) -> Iterator[bytes]:
+        yield _encoder.encode_lines(chunk_json(chunk, include_body=include_body))
 
     return encode
 

@@ -7,7 +7,7 @@ that stops reading stops the work; one that goes away ends it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TypeVar
@@ -30,14 +30,27 @@ _THREADS = 2
 
 Made = TypeVar("Made")
 Taken = TypeVar("Taken")
-Encode = Callable[[Chunk], bytes | memoryview]
+Encode = Callable[[Chunk], Iterator[bytes | memoryview]]
+"""Makes pieces of a part, each as it is asked for: some parts stand for very many rows."""
 
 
 class Range:
     """The messages ``start <= index < stop`` of a queue, part by part."""
 
-    def __init__(self, broker: Broker, queue: str, start: int, stop: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        queue: str,
+        start: int,
+        stop: int,
+        *,
+        rows: int = _ROWS,
+        most_bytes: int = _BYTES,
+    ) -> None:
+        """A part has up to ``rows`` messages, and ends with what reaches ``most_bytes``."""
         self._broker = broker
+        self._rows = rows
+        self._bytes = most_bytes
         self._queue = queue
         self._at = start
         self._stop = stop
@@ -54,8 +67,8 @@ class Range:
 
     async def read(self) -> Chunk:
         """The next part. Raises `QueueNotFound` when the queue is another one by now."""
-        stop = min(self._stop, self._at + _ROWS)
-        chunk = await self._broker.scan(self._queue, self._at, stop, most_bytes=_BYTES)
+        stop = min(self._stop, self._at + self._rows)
+        chunk = await self._broker.scan(self._queue, self._at, stop, most_bytes=self._bytes)
         if self._salt not in (None, chunk.salt):
             raise QueueNotFound(f"queue {self._queue!r} was deleted and made anew: start again")
         self._salt = chunk.salt
@@ -85,7 +98,7 @@ class Streams:
         before: bytes = b"",
         after: bytes = b"",
     ) -> Response:
-        """``encode`` makes bytes of a part; ``before`` and ``after`` frame all of them.
+        """``before`` and ``after`` frame what ``encode`` makes.
 
         What is wrong with the first part is told as an error. Later the connection is cut, and
         the answer with it.
@@ -98,8 +111,9 @@ class Streams:
             chunk = first
             with Presence(request) as client:
                 while chunk is not None and client.is_there:
-                    if chunk.blocks:
-                        data = memoryview(await self.run(encode, chunk))
+                    pieces = encode(chunk)
+                    while client.is_there and (piece := await self.run(_next, pieces)) is not None:
+                        data = memoryview(piece)
                         for at in range(0, len(data), _WRITE_BYTES):
                             yield bytes(data[at : at + _WRITE_BYTES])
                     chunk = None if rows.is_done else await rows.read()
@@ -108,3 +122,7 @@ class Streams:
 
         content = StreamedContent(content_type.encode(), parts)
         return Response(HTTPStatus.OK, content=content)
+
+
+def _next(pieces: Iterator[bytes | memoryview]) -> bytes | memoryview | None:
+    return next(pieces, None)

@@ -102,10 +102,11 @@ class GappedHistory:
                 return False
             if same is not None:
                 # A name is used once at a time, so the deletion of the old queue is in the gap.
-                gone = same.source or same
+                gone = same.source or same.events_of or same
                 machine.apply(ev.QueueDeleted(at_ns=event.at_ns, queue_id=gone.id))
-            if event.dead_letters_of is not None:
-                self._queue(event.dead_letters_of)
+            for owner in (event.dead_letters_of, event.events_of):
+                if owner is not None:
+                    self._queue(owner)
         elif event.queue_id not in machine.queues_by_id:
             return False
         machine.apply(event)
@@ -206,7 +207,13 @@ class GappedHistory:
 
     def _progressed(
         self,
-        event: ev.Delivered | ev.Polled | ev.Acked | ev.Expired | ev.Nacked | ev.Released,
+        event: ev.Delivered
+        | ev.Polled
+        | ev.Returned
+        | ev.Acked
+        | ev.Expired
+        | ev.Nacked
+        | ev.Released,
     ) -> bool:
         subscription = self._machine.subscriptions.get(event.subscription_id)
         if subscription is None:
@@ -218,6 +225,8 @@ class GappedHistory:
         match event:
             case ev.Delivered() | ev.Polled():
                 _count_deliveries(subscription, event)
+            case ev.Returned():
+                _uncount_deliveries(subscription, event)
             case ev.Acked():
                 subscription.ack(_unsettled(subscription, ev.pairs(event.runs)), event.at_ns)
             case ev.Expired():
@@ -302,3 +311,11 @@ def _count_deliveries(subscription: Subscription, event: ev.Delivered | ev.Polle
             deliveries = subscription.deliveries_of(index) + 1
             subscription.leases.pop(index, None)
             subscription.attempts[index] = Attempts(deliveries, 0, "")
+
+
+def _uncount_deliveries(subscription: Subscription, event: ev.Returned) -> None:
+    for start, stop in ev.pairs(event.runs):
+        for index in range(start, stop):
+            tried = subscription.attempts.pop(index, None)
+            if tried is not None and tried.deliveries > 1:
+                subscription.attempts[index] = tried._replace(deliveries=tried.deliveries - 1)

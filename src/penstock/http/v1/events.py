@@ -1,0 +1,161 @@
+"""What happened to the messages of a queue: the rows that its events queue holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.core.lifecycle import LifecycleRun, runs_in
+from penstock.core.limits import EVENTS_SUFFIX
+from penstock.errors import MissingExtra, QueueNotFound
+from penstock.http.gate import Route, answer
+from penstock.http.operation import JSON, Answer, Operation, Parameter
+from penstock.http.v1.codec import MAX_PAGE, EventJson, EventPage, events_json
+from penstock.http.v1.declare import END, IN_QUEUE, OF_QUEUE, START
+from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.reading import asked_range
+from penstock.http.v1.requests import path_value
+from penstock.http.v1.streams import Range, Streams
+from penstock.storage.block import Chunk
+
+__all__ = ["Events"]
+
+_TAG = "events"
+# A page ends early when it has this many rows, and so does a record batch.
+_ROWS = 8192
+# A part of the events queue: its messages are small, and each may stand for many rows.
+_MESSAGES = 64
+_PAGE_MESSAGES = 8
+_BYTES = 64 * 1024
+
+_encoder = msgspec.json.Encoder()
+
+Runs = list[tuple[int, LifecycleRun]]
+"""With the index of the message that tells each."""
+
+
+class Events:
+    """Handlers, one a call."""
+
+    def __init__(self, broker: Broker, streams: Streams) -> None:
+        self._broker = broker
+        self._streams = streams
+
+    def routes(self) -> list[Route]:
+        return [Route("GET", "/v1/queues/{queue}/events", self.read, operation=_READ)]
+
+    async def read(self, request: Request) -> Response:
+        queue = path_value(request, "queue")
+        salt = await self._salt(queue)
+        kind = wanted(request)
+        name = queue + EVENTS_SUFFIX
+        asked = await asked_range(self._broker, request, name, is_stream=kind is not None)
+        most = _MESSAGES if kind is not None else _PAGE_MESSAGES
+        rows = Range(self._broker, name, asked.start, asked.stop, rows=most, most_bytes=_BYTES)
+        if kind is None:
+            events = await self._page(queue, salt, rows)
+            following = asked.next if rows.is_done else rows.at
+            return answer(HTTPStatus.OK, EventPage(events=events, next=following))
+        if kind == ARROW:
+            arrow = await self._streams.run(load_arrow, "columns")
+
+            def encode(chunk: Chunk) -> Iterator[bytes]:
+                for part in _parts(chunk):
+                    yield arrow.encode_events(queue, salt, part)
+
+            response = await self._streams.answer(
+                request,
+                ARROW,
+                rows,
+                encode,
+                before=arrow.start_of_stream(arrow.EVENTS),
+                after=arrow.END,
+            )
+        else:
+
+            def lines(chunk: Chunk) -> Iterator[bytes]:
+                for part in _parts(chunk):
+                    yield _encoder.encode_lines(_rows(queue, salt, part))
+
+            response = await self._streams.answer(request, NDJSON, rows, lines)
+        if asked.next is not None:
+            response.add_header(b"Penstock-Next", str(asked.next).encode())
+        return response
+
+    async def _salt(self, queue: str) -> int:
+        """What the ids of the queue's messages are made with."""
+        stats = await self._broker.queue_stats(queue)
+        try:
+            await self._broker.queue_stats(queue + EVENTS_SUFFIX)
+        except QueueNotFound:
+            raise QueueNotFound(
+                f"queue {queue!r} tells no events: set its `events` to true"
+            ) from None
+        chunk = await self._broker.scan(queue, stats.next_index, stats.next_index)
+        return chunk.salt
+
+    async def _page(self, queue: str, salt: int, rows: Range) -> list[EventJson]:
+        def forms(chunk: Chunk) -> list[EventJson]:
+            return [row for part in _parts(chunk) for row in _rows(queue, salt, part)]
+
+        found: list[EventJson] = []
+        while not rows.is_done and len(found) < _ROWS:
+            found += await self._streams.run(forms, await rows.read())
+        return found
+
+
+def _rows(queue: str, salt: int, runs: Runs) -> list[EventJson]:
+    return [row for at, run in runs for row in events_json(queue, salt, at, run)]
+
+
+def _parts(chunk: Chunk) -> Iterator[Runs]:
+    """The runs of a part of the events queue, so many at a time that they are not too many rows."""
+    runs: Runs = []
+    count = 0
+    for block in chunk.blocks:
+        for at, body in enumerate(block.each_body(), block.first):
+            for run in runs_in(body):
+                runs.append((at, run))
+                count += run.stop - run.start
+                if count >= _ROWS:
+                    yield runs
+                    runs, count = [], 0
+    if runs:
+        yield runs
+
+
+_READ = Operation(
+    "Read what happened to messages",
+    _TAG,
+    (
+        Answer(
+            200,
+            f"One page, which ends early at about {_ROWS} rows; or a stream of all.",
+            {
+                JSON: EventPage,
+                NDJSON: {"type": "string"},
+                ARROW: {"type": "string", "format": "binary"},
+            },
+            {"Penstock-Next": "Of a stream that `limit` ended: where to go on."},
+        ),
+    ),
+    (
+        *IN_QUEUE,
+        START,
+        END,
+        Parameter(
+            "limit",
+            "query",
+            f"Messages of the events queue, each with the rows of one command. A page has 1 to "
+            f"{MAX_PAGE}, or 100; a stream any number, or all.",
+            {"type": "integer", "minimum": 1},
+        ),
+    ),
+    None,
+    (*OF_QUEUE, MissingExtra),
+    "`start` and `end` are indexes of `<queue>-events`. The queue's setting `events` must be on.",
+)
