@@ -18,6 +18,8 @@ VARIABLES = {
     "queue": "collection-queue",
     "subscription": "collection-readers",
     "subscriber": "collection-user",
+    "email": "collection@example.com",
+    "topics": "topics",
 }
 
 _BATCH = "application/vnd.penstock.batch+json"
@@ -99,6 +101,28 @@ STORY: dict[str, list[Step]] = {
             values={"queue": "{{group}}"},
             name="Delete the group, which is a queue",
         ),
+    ],
+    "Topics": [
+        Step(
+            "POST",
+            "/api/users/create",
+            {"name": "A consumer", "email": "{{email}}", "password": "a password", "role": "user"},
+            saves={"consumer": "id"},
+        ),
+        Step(
+            "POST",
+            "/api/consumers/addDependency",
+            {"user": "{{consumer}}", "dependent_on": ["{{username}}"]},
+        ),
+        Step(
+            "POST",
+            "/api/consumers/subscribe",
+            {"topic": "sql", "callback_url": "127.0.0.1:8000/consume"},
+        ),
+        Step("POST", "/api/producers/publish", {"topic": "sql", "content": "mysql"}),
+        Step("POST", "/api/consumers/unsubscribe", {"topic": "sql"}),
+        Step("DELETE", "/admin/subscribers/{username}", values={"username": "{{email}}"}),
+        Step("DELETE", "/v1/queues/{queue}", values={"queue": "{{topics}}"}),
     ],
     "The native API": [
         Step("POST", "/v1/queues", {"name": "{{queue}}"}),
