@@ -19,10 +19,11 @@ from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
 from penstock.errors import InvalidArgument
 
-__all__ = ["Transport", "decode_answer"]
+__all__ = ["PACKED", "Transport", "decode_answer", "decode_packed"]
 
 _Kind = TypeVar("_Kind")
 
+PACKED = "application/msgpack"
 _JSON = "application/json"
 _PASSING = frozenset({502, 503, 504})
 
@@ -88,6 +89,7 @@ class Transport:
         *,
         body: bytes | None = None,
         content_type: str = _JSON,
+        accept: str | None = None,
         idempotency_key: str | None = None,
         wait_seconds: float = 0.0,
         is_repeatable: bool = False,
@@ -99,6 +101,8 @@ class Transport:
         `ClientClosed`.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
+        if accept is not None:
+            headers["Accept"] = accept
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         attempt = 1
@@ -170,6 +174,14 @@ def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
     """Raises `ServerFailed` when it is not what such an answer looks like."""
     try:
         return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as exc:
+        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
+
+
+def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
+    """The same for MessagePack, which only comes where it was asked for."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
     except msgspec.DecodeError as exc:
         raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
 
