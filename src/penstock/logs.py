@@ -19,7 +19,7 @@ _NUMBERS: dict[Level, int] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_lowest: Level = "debug"
+_lowest: Level = "warning"  # until it is configured
 
 
 def configure_logs(level: Level, form: Literal["json", "console"]) -> None:

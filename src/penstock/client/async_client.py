@@ -22,7 +22,7 @@ from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import PACKED, Transport, decode_answer, decode_packed
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
 from penstock.core.graph import Graph, HeldMessage
@@ -297,7 +297,10 @@ class AsyncClient:
         if lease_seconds is not None:
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
-        answer = await self._ask("POST", path, _Deliveries, body, wait_seconds=wait_seconds)
+        data = await self._transport.request(
+            "POST", path, body=_encode(body), accept=PACKED, wait_seconds=wait_seconds
+        )
+        answer = decode_packed(data, _Deliveries)
         return from_queue(answer.deliveries, queue, subscription)
 
     def consumer(

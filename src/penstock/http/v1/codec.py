@@ -42,6 +42,7 @@ __all__ = [
     "NewMessageJson",
     "chunk_json",
     "delivery_json",
+    "letter_json",
     "message_json",
     "new_message",
 ]
@@ -293,7 +294,7 @@ def chunk_json(chunk: Chunk, *, include_body: bool) -> list[MessageJson]:
             if body is not None:
                 fields |= _body_field(body)
             if block.letter is not None:
-                fields["dead_letter"] = _letter_json(block.letter)
+                fields["dead_letter"] = letter_json(block.letter)
             forms.append(MessageJson(**fields))
     return forms
 
@@ -312,7 +313,7 @@ def _fields(message: Message) -> dict[str, Any]:
     fields = _envelope_fields(message.index, message.id, message.created_at_ns, message.envelope)
     fields |= _body_field(message.body)
     if letter is not None:
-        fields["dead_letter"] = _letter_json(letter)
+        fields["dead_letter"] = letter_json(letter)
     return fields
 
 
@@ -339,7 +340,7 @@ def _body_field(body: bytes) -> dict[str, Any]:
         return {"body_base64": body}
 
 
-def _letter_json(letter: DeadLetter) -> DeadLetterJson:
+def letter_json(letter: DeadLetter) -> DeadLetterJson:
     return DeadLetterJson(
         queue=letter.queue,
         subscription=letter.subscription,
