@@ -6,6 +6,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
+
 from penstock.broker import Broker
 from penstock.errors import CorruptLog
 from penstock.storage.wal.files import DiskFiles
@@ -91,3 +93,24 @@ async def test_a_copy_of_a_directory_in_use_is_whole_or_is_refused(tmp_path: Pat
         life.is_over = True
         await asyncio.gather(*tasks)
     assert wholes > 0
+
+
+async def test_a_copy_in_another_order_is_refused(tmp_path: Path) -> None:
+    # Given a copy whose segments were taken first
+    directory, copy = tmp_path / "data", tmp_path / "copy"
+    copy.mkdir()
+    store = await WalStore.open(DiskFiles(directory), segment_bytes=SEGMENT_BYTES)
+    async with Broker(store) as broker:
+        await broker.create_queue(QUEUE)
+        await broker.publish(QUEUE, [b"x" * 500] * 20)
+        [first] = directory.glob("0*.log")
+        shutil.copyfile(first, copy / first.name)
+        # When more is written, and a checkpoint stands for it
+        await broker.publish(QUEUE, [b"x" * 500] * 20)
+        await store.checkpoint()
+        for file in (*directory.glob("*.ckpt"), max(directory.glob("0*.log"))):
+            shutil.copyfile(file, copy / file.name)
+    # Then what the checkpoint speaks of is missed, though all that is there reads well
+    with pytest.raises(CorruptLog) as caught:
+        await open_broker(copy)
+    assert caught.value.file == first.name
