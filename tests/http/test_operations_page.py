@@ -57,7 +57,7 @@ def test_the_queries_use_figures_that_exist(user: Client, group: str) -> None:
     named = set(re.findall(r"penstock_\w+", queries))
     assert len(named) >= 5
     for name in named:
-        assert re.search(rf"^{name}\{{", given, re.MULTILINE), name
+        assert re.search(rf"^{name}[ {{]", given, re.MULTILINE), name
     for label, value in re.findall(r'(\w+)="([^"]+)"', queries):
         assert f'{label}="{value}"' in given, (label, value)
 
