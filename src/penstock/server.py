@@ -16,12 +16,14 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
+from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument
 from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.http.request_log import RequestLog
+from penstock.http.request_times import SyncTimes
 from penstock.logs import configure_logs
 from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
@@ -109,10 +111,13 @@ async def serve(settings: Settings) -> None:
     listener = _listen(settings)
     log = RequestLog(settings.log_format)
     try:
-        store = await open_store(settings.data, sync=settings.sync)
+        registry = CollectorRegistry()
+        syncs = SyncTimes()
+        registry.register(syncs)
+        store = await open_store(settings.data, sync=settings.sync, observe_sync=syncs.add)
         async with Broker(store) as broker:
             config = uvicorn.Config(
-                create_app(broker, settings, log=log),
+                create_app(broker, settings, log=log, registry=registry),
                 **server_options(),
                 limit_concurrency=settings.max_connections,
                 ssl_certfile=settings.tls_certificate,

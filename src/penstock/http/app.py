@@ -42,10 +42,14 @@ def create_app(
     settings: Settings,
     clock: Clock | None = None,
     log: RequestLog | None = None,
+    registry: CollectorRegistry | None = None,
 ) -> Application:
-    """An ASGI application. It neither opens nor closes the broker, nor flushes the log."""
+    """An ASGI application. It neither opens nor closes the broker, nor flushes the log.
+
+    What ``registry`` holds already is among the figures at ``/metrics``.
+    """
     clock = clock or SystemClock()
-    registry = CollectorRegistry()
+    registry = registry or CollectorRegistry()
     times = RequestTimes()
     registry.register(times)
     passwords = Passwords()

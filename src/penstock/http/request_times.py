@@ -1,4 +1,4 @@
-"""How long requests took, for Prometheus."""
+"""How long requests and syncs of the disk took, for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from prometheus_client.core import HistogramMetricFamily
 
-__all__ = ["RequestTimes", "Times"]
+__all__ = ["RequestTimes", "SyncTimes", "Times"]
 
 _BOUNDS = (
     *(0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1),
@@ -17,7 +17,7 @@ _LABELS = ("method", "path", "status")
 
 
 class Times:
-    """Of one method, path and status. The library's own takes a lock for each of its numbers."""
+    """One histogram. The library's own takes a lock for each of its numbers."""
 
     __slots__ = ("_counts", "_seconds")
 
@@ -54,4 +54,15 @@ class RequestTimes:
         )
         for labels, times in self._times.items():
             family.add_metric(labels, *times.buckets())
+        yield family
+
+
+class SyncTimes(Times):
+    """A collector with one histogram. The thread that writes the log adds to it."""
+
+    __slots__ = ()
+
+    def collect(self) -> Iterator[HistogramMetricFamily]:
+        family = HistogramMetricFamily("penstock_sync_seconds", "Time of a sync of the disk")
+        family.add_metric((), *self.buckets())
         yield family
