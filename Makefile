@@ -19,7 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test check simulate collection bench bench-engine bench-http docs clean
+.PHONY: help install serve test check simulate collection docs clean
+.PHONY: bench bench-engine bench-http bench-spark
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +43,7 @@ check: $(DEV) ## Lint, formatting, types, layers, public names
 simulate: $(DEV) ## Run random histories with faults (SEEDS=2000, or SEED=n for one)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
 
-bench: bench-engine bench-http ## Run every benchmark (CHECK=1 fails where a bar is missed)
+bench: bench-engine bench-http bench-spark ## Run every benchmark (CHECK=1 fails where a bar is missed)
 
 bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.engine $(if $(CHECK),--check) $(ARGS)
@@ -52,6 +53,9 @@ bench-http: $(BENCH) ## Measure the service and the client beside their peers (C
 
 collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
 	@$(BIN)/python -m penstock.http.collection > docs/penstock.postman_collection.json
+
+bench-spark: $(BENCH) ## Measure the Spark source and sink beside Spark's own (CHECK=1 as above)
+	@$(BIN)/python -m benchmarks.spark $(if $(CHECK),--check) $(ARGS)
 
 docs: $(DEV) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -17,7 +17,7 @@ from penstock.client import Client
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import make_session
 from tests.client.server import Server
-from tests.spark.helpers import OPTIONS, QUICK, World
+from tests.spark.helpers import OPTIONS, QUICK, World, admin
 
 _JAVA = 17
 _numbers = count()
@@ -58,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def client(server: Server) -> Iterator[Client]:
-    with Client(server.url, username="admin", password="adminpassword") as client:
+    with admin(server.url) as client:
         yield client
 
 

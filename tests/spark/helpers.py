@@ -22,6 +22,10 @@ QUICK = {
 }
 
 
+def admin(url: str, timeout_seconds: float = 30.0) -> Client:
+    return Client(url, username="admin", password="adminpassword", timeout_seconds=timeout_seconds)
+
+
 class World(NamedTuple):
     """Spark, a client of the server, and the options that lead Spark to it."""
 

@@ -33,7 +33,7 @@ _SUFFIX = ".parquet"
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A file on its way: `staged` and `path` are relative to staging and to the lake."""
+    """A file on its way: `staged` and `path` are relative to the job's staging and to the lake."""
 
     staged: str
     path: str
@@ -61,7 +61,13 @@ class Landing:
     def __init__(self, lake: Lake, job: str) -> None:
         self._lake = lake
         self._log = lake.log(job)
-        self.staging = lake.staging(job)
+        self._base = lake.staging(job)
+        self._newest: Entry | None = None
+
+    @property
+    def staging(self) -> Path:
+        """Where the files of the next entry are staged; no other entry's are."""
+        return self._base / f"{self._known().number + 1:012d}"
 
     def entries(self, above: int = 0) -> list[Entry]:
         """Those with a higher number, in order."""
@@ -72,19 +78,23 @@ class Landing:
         numbers = self._numbers()
         return self._load(numbers[-1]) if numbers else Entry(number=0, progress={}, files=[])
 
+    def _known(self) -> Entry:
+        """The newest entry, without looking: only this object writes to the log meanwhile."""
+        if self._newest is None:
+            self._newest = self.last()
+        return self._newest
+
     def recover(self) -> Entry:
         """Make up for what a crash has interrupted; the newest entry."""
-        entry = self.last()
+        entry = self._newest = self.last()
         self._finish(entry)
-        if self.staging.exists():
-            shutil.rmtree(self.staging)
         return entry
 
     def land(
         self, progress: dict[str, int], moves: list[Move], removed: Iterable[str] = ()
     ) -> Entry:
         """Steps 2 and 3. ``progress`` is what changes of it."""
-        last = self.last()
+        last = self._known()
         entry = Entry(
             number=last.number + 1,
             progress=last.progress | progress,
@@ -92,21 +102,22 @@ class Landing:
             removed=list(removed),
         )
         for move in moves:
-            sync_file(self.staging / move.staged)
+            sync_file(self._base / move.staged)
         replace_file(self._log / f"{entry.number:012d}.json", msgspec.json.encode(entry))
+        self._newest = entry
         self._finish(entry)
-        if self.staging.exists():
-            shutil.rmtree(self.staging)
         return entry
 
     def _finish(self, entry: Entry) -> None:
         with self._lake.moving:
             self._move(entry)
+        if self._base.exists():
+            shutil.rmtree(self._base)
 
     def _move(self, entry: Entry) -> None:
         directories: set[Path] = set()
         for move in entry.files:
-            source, target = self.staging / move.staged, self._lake.table(move.path)
+            source, target = self._base / move.staged, self._lake.table(move.path)
             if source.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 source.replace(target)
@@ -134,7 +145,7 @@ class Landing:
             name = inside.name if first is None else f"{first:020d}-{last:020d}{_SUFFIX}"
             moves.append(
                 Move(
-                    staged=str(file.relative_to(self.staging)),
+                    staged=str(file.relative_to(self._base)),
                     path=str(Path(table) / inside.parent / name),
                     rows=footer.num_rows,
                     bytes=file.stat().st_size,

@@ -19,6 +19,8 @@ from penstock.pipeline.compaction import Compacted, compact_table
 from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.spark.options import read_options
+from penstock.spark.queues import Queues
 
 __all__ = ["Job", "Progress", "compact", "run"]
 
@@ -76,53 +78,81 @@ def run(
     """
     progress = progress or Progress()
     stop = stop or threading.Event()
+    streams = _Streams(spark, job, progress)
     with job.lake.lock():
-        queries = [_start(spark, job, feed, progress) for feed in (MESSAGES, EVENTS)]
+        due = time.monotonic() + job.refresh_seconds
         try:
-            _follow(spark, job, queries, progress, stop, show)
+            while not stop.is_set() and streams.advance():
+                show(progress)
+                if not job.once and time.monotonic() >= due:
+                    _refresh(spark, job, progress)
+                    streams.look_for_events()
+                    due = time.monotonic() + job.refresh_seconds
+                stop.wait(_LOOK_SECONDS)
         finally:
-            for query in queries:
-                query.stop()
+            streams.stop()
         _refresh(spark, job, progress)
         show(progress)
     return progress
 
 
-def _start(spark: SparkSession, job: Job, feed: Feed, progress: Progress) -> StreamingQuery:
-    # A pattern, so that a queue without events, or one that is yet to come, is no error.
-    pattern = job.pattern or "|".join(re.escape(name) for name in job.queues) or ".*"
-    options = {
-        **job.options,
-        "subscribePattern": pattern,
-        "subscription": job.subscription,
-        "startingOffsets": "floor",
-        "failOnDataLoss": str(job.fail_on_data_loss).lower(),
-    }
-    if job.max_rows is not None:
-        options["maxOffsetsPerTrigger"] = str(job.max_rows)
-    return land_stream(spark, job.lake, feed, options, once=job.once, on_landed=progress.landed)
+class _Streams:
+    """The messages, and their events if any queue has them on.
 
+    A run to the end reads one after the other: events that the first has caused are in the second.
+    """
 
-def _follow(
-    spark: SparkSession,
-    job: Job,
-    queries: list[StreamingQuery],
-    progress: Progress,
-    stop: threading.Event,
-    show: Callable[[Progress], None],
-) -> None:
-    due = time.monotonic() + job.refresh_seconds
-    while not stop.is_set():
-        for query in queries:
+    def __init__(self, spark: SparkSession, job: Job, progress: Progress) -> None:
+        self._spark = spark
+        self._job = job
+        self._progress = progress
+        # A pattern, so that a queue without events, or one that is yet to come, is no error.
+        pattern = job.pattern or "|".join(re.escape(name) for name in job.queues) or ".*"
+        self._options = {
+            **job.options,
+            "subscribePattern": pattern,
+            "subscription": job.subscription,
+            "startingOffsets": "floor",
+            "failOnDataLoss": str(job.fail_on_data_loss).lower(),
+        }
+        if job.max_rows is not None:
+            self._options["maxOffsetsPerTrigger"] = str(job.max_rows)
+        self._queries: dict[str, StreamingQuery] = {}
+
+    def advance(self) -> bool:
+        """Look at the queries; False when a run to the end has come there."""
+        if not self._queries:
+            self._start(MESSAGES)
+        for query in self._queries.values():
             _check(query)
-        progress.lag = sum(_lag(query) for query in queries)
-        show(progress)
-        if not any(query.isActive for query in queries):
-            return
-        if not job.once and time.monotonic() >= due:
-            _refresh(spark, job, progress)
-            due = time.monotonic() + job.refresh_seconds
-        stop.wait(_LOOK_SECONDS)
+        self._progress.lag = sum(_lag(query) for query in self._queries.values())
+        if any(query.isActive for query in self._queries.values()):
+            return True
+        return EVENTS.table not in self._queries and self.look_for_events()
+
+    def look_for_events(self) -> bool:
+        """Begin with them if there are any, and it was not done yet."""
+        if EVENTS.table in self._queries:
+            return False
+        options = read_options({**self._options, **EVENTS.options}, "stream")
+        has_events = bool(Queues(options).look())
+        if has_events:
+            self._start(EVENTS)
+        return has_events
+
+    def _start(self, feed: Feed) -> None:
+        self._queries[feed.table] = land_stream(
+            self._spark,
+            self._job.lake,
+            feed,
+            self._options,
+            once=self._job.once,
+            on_landed=self._progress.landed,
+        )
+
+    def stop(self) -> None:
+        for query in self._queries.values():
+            query.stop()
 
 
 def _check(query: StreamingQuery) -> None:

@@ -1,0 +1,165 @@
+"""Drivers and servers are killed at random moments; every message is in bronze exactly once.
+
+Two rounds by default, to keep the suite short. `PENSTOCK_SPARK_ROUNDS=10` is the whole proof.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.errors import PenstockError
+from penstock.pipeline.lake import Lake
+from tests.client.server import Server
+from tests.spark.helpers import OPTIONS, admin
+
+ROUNDS = int(os.environ.get("PENSTOCK_SPARK_ROUNDS", "2"))
+SEED = int(os.environ.get("PENSTOCK_SPARK_SEED", "20301"))
+LIMIT_SECONDS = 240
+
+
+class Load:
+    """Publishes numbered messages until it is stopped, through every crash of the server."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self.accepted: dict[int, bytes] = {}
+        self.attempted: set[bytes] = set()
+        self._url = url
+        self._queue = queue
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def _run(self) -> None:
+        number = 0
+        with admin(self._url, timeout_seconds=5) as client:
+            while not self._stop.is_set():
+                bodies = [b"message %d" % (number + at) for at in range(20)]
+                number += 20
+                self.attempted.update(bodies)
+                try:
+                    published = client.publish(self._queue, bodies)
+                except (PenstockError, OSError):
+                    continue  # whether it was stored is not known
+                for message, body in zip(published, bodies, strict=True):
+                    self.accepted[message.index] = body
+                self._stop.wait(0.2)
+
+
+def driver(command: dict[str, object]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.spark.driver", json.dumps(command)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def running(command: dict[str, object]) -> Iterator[subprocess.Popen[str]]:
+    process = driver(command)
+    try:
+        yield process
+    finally:
+        # The JVM and its Python workers are in the session that the driver has begun.
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(30)
+
+
+def wait_for(process: subprocess.Popen[str], word: str, count: int = 1) -> None:
+    """Returns once the driver has said it so often; fails when it ends before."""
+    assert process.stdout is not None
+    timer = threading.Timer(LIMIT_SECONDS, process.kill)
+    timer.start()
+    try:
+        for line in process.stdout:
+            count -= line.startswith(word)
+            if not count:
+                return
+    finally:
+        timer.cancel()
+    raise AssertionError(f"the driver ended before it said {word!r}")
+
+
+@pytest.fixture
+def mortal(tmp_path: Path) -> Iterator[Server]:
+    with Server(str(tmp_path / "data"), tmp_path / "log") as server:
+        yield server
+
+
+def test_every_accepted_message_is_in_bronze_exactly_once_through_every_kill(
+    spark: SparkSession, mortal: Server, tmp_path: Path
+) -> None:
+    rng = random.Random(SEED)
+    lake = Lake(tmp_path / "lake")
+    with admin(mortal.url) as client:
+        client.create_queue("source")
+        client.create_queue("target")
+    command: dict[str, object] = {
+        "master": "local[2]",
+        "lake": str(lake.root),
+        "options": {"url": mortal.url, **OPTIONS},
+        "queue": "source",
+        "target": "target",
+        "once": False,
+    }
+
+    with Load(mortal.url, "source") as load:
+        for _ in range(ROUNDS):
+            with running(command) as process:
+                wait_for(process, "landed", rng.randint(1, 3))
+                if rng.random() < 0.7:
+                    mortal.end(signal.SIGKILL)
+                    mortal.start()
+                    wait_for(process, "landed", rng.randint(1, 2))
+                # Anywhere in a batch: it takes about half a second.
+                threading.Event().wait(rng.random() / 2)
+    with running({**command, "once": True}) as process:
+        wait_for(process, "done")
+
+    with admin(mortal.url) as client:
+        head = client.queue_stats("source").next_index
+        target = client.queue_stats("target").next_index
+        copied = Counter[bytes]()
+        at = 0
+        while page := client.read("target", at, 1000):
+            copied.update(message.body for message in page)
+            at += len(page)
+        floors = {each.name: each for each in client.queue_stats("source").subscriptions}
+    by_arrow = ds.dataset(lake.table("bronze"), partitioning="hive").to_table(["index", "body"])
+    by_spark = spark.read.parquet(str(lake.table("bronze"))).select("index", "body").collect()
+
+    rows = dict(zip(by_arrow["index"].to_pylist(), by_arrow["body"].to_pylist(), strict=True))
+    # Exactly once, as Arrow sees the files and as Spark does.
+    assert sorted(by_arrow["index"].to_pylist()) == list(range(head))
+    assert sorted(row["index"] for row in by_spark) == list(range(head))
+    # Every accepted one is there as it was, and nothing that nobody sent.
+    assert {index: rows.get(index) for index in load.accepted} == load.accepted
+    assert set(rows.values()) <= load.attempted
+    # The sink: the same messages, each once.
+    assert copied == Counter(rows.values())
+    assert target == head
+    assert floors["bronze"].lowest_unacked_index == head
+    assert floors["copy"].lowest_unacked_index == head
