@@ -7,6 +7,7 @@ SEEDS ?= 2000
 SEED ?=
 ARGS ?=
 CHECK ?=
+JOBS ?= 2
 
 BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
@@ -18,7 +19,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test check simulate bench bench-engine bench-http bench-spark docs clean
+.PHONY: help install serve test check simulate collection docs clean
+.PHONY: bench bench-engine bench-http bench-spark
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,8 +30,8 @@ install: $(DEV) ## Make .venv with everything needed to work on Penstock
 serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--port 9000")
 	@$(BIN)/penstock serve --data "$(DATA)" $(ARGS)
 
-test: $(DEV) ## Run the tests (ARGS="-k wal -x")
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(DEV) ## Run the tests, two at a time (JOBS=0: in one process; ARGS="-k wal -x")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/ruff check .
@@ -48,6 +50,9 @@ bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 
 
 bench-http: $(BENCH) ## Measure the service and the client beside their peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.http $(if $(CHECK),--check) $(ARGS)
+
+collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
+	@$(BIN)/python -m penstock.http.collection > docs/penstock.postman_collection.json
 
 bench-spark: $(BENCH) ## Measure the Spark source and sink beside Spark's own (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.spark $(if $(CHECK),--check) $(ARGS)

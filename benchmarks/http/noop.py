@@ -1,4 +1,8 @@
-"""A server that does nothing: a BlackSheep handler with a fixed answer, on Penstock's options."""
+"""A server that does nothing: a BlackSheep handler with a fixed answer.
+
+On uvicorn with Penstock's options, but with uvicorn's own protocol (httptools) and the way through
+ASGI that BlackSheep has for it; with ``direct`` as the second argument, on Penstock's connections.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +25,18 @@ async def nothing(request: Request) -> Response:
     return Response(200, content=Content(b"application/json", ANSWER))
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, *, is_direct: bool) -> None:
     app = Application(router=Router())
     for method, path in (("POST", "/queue/push"), ("GET", "/queue/pop"), ("POST", "/queue/ack")):
         app.router.add(method, path, nothing)
-    await uvicorn.Server(uvicorn.Config(app, port=port, **server_options())).serve()
+    options = server_options()
+    if not is_direct:
+        options["http"] = "httptools"
+    await uvicorn.Server(uvicorn.Config(app, port=port, **options)).serve()
 
 
 if __name__ == "__main__":
     sys.setswitchinterval(SWITCH_SECONDS)
     # As the framework asks for it: as a type, it spares the handler a wrapper.
     nothing.__annotations__["return"] = Response
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(int(sys.argv[1]), is_direct="direct" in sys.argv[2:]))

@@ -44,10 +44,10 @@ def penstock_server(directory: Path) -> Iterator[Address]:
 
 
 @contextmanager
-def noop_server(directory: Path) -> Iterator[Address]:
-    """A handler that does nothing, on BlackSheep, with the server options of Penstock."""
+def noop_server(directory: Path, *options: str) -> Iterator[Address]:
+    """A handler that does nothing, on BlackSheep; `noop.py` knows the options."""
     port = free_port()
     root = Path(__file__).parents[2]
-    command = [sys.executable, str(root / "benchmarks/http/noop.py"), str(port)]
+    command = [sys.executable, str(root / "benchmarks/http/noop.py"), str(port), *options]
     with running(command, port=port, directory=directory) as process_id:
         yield Address(port, process_id)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 
 import msgspec
 
-from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.core.callback import CallbackState, CallbackTarget, News
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -22,6 +22,9 @@ from penstock.core.config import (
     check_text,
     check_whole,
 )
+from penstock.core.filter_test import FilterTest
+from penstock.core.filters import compile_filter, try_filter
+from penstock.core.graph import Graph, HeldMessage, graph_of
 from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult, prepare
@@ -41,6 +44,8 @@ from penstock.storage.block import Chunk
 __all__ = ["Broker", "Callbacks"]
 
 _SECRET_BYTES = 32
+# Messages that are read at a time to try a filter on them.
+_TEST_CHUNK = 64
 
 
 class Callbacks(Protocol):
@@ -401,7 +406,7 @@ class Broker:
         check_seconds("seconds", seconds)
         return await self._store.wait(queue, subscription, seconds)
 
-    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> int:
+    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> News:
         """Sleep until messages came within reach of the subscription; see `Store.wait_news`."""
         _check_names(queue, subscription)
         check_whole("seen", seen)
@@ -451,6 +456,40 @@ class Broker:
         _check_names(queue, subscription)
         check_whole("limit", limit, 1)
         return await self._store.held(queue, subscription, limit)
+
+    async def held_messages(
+        self, queue: str, subscription: str, limit: int = 100
+    ) -> list[HeldMessage]:
+        """As `held`, with the subscriptions that each of them waits for."""
+        indexes = await self.held(queue, subscription, limit)
+        blockers = await self._store.blockers(queue, subscription, indexes)
+        return [
+            HeldMessage(index=index, waits_for=names)
+            for index, names in zip(indexes, blockers, strict=True)
+        ]
+
+    async def graph(self, queue: str) -> Graph:
+        """Which subscription waits for which."""
+        return graph_of(queue, (await self.queue_stats(queue)).subscriptions)
+
+    async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
+        """Try a filter on the newest messages. Raises `InvalidFilter`."""
+        check_whole("last", last, 1)
+        compiled = compile_filter(check_text("filter", filter))
+        stats = await self.queue_stats(queue)
+        found = FilterTest(tested=0, matched=[], failed=[])
+        at = max(stats.first_index, stats.next_index - last)
+        while at < stats.next_index:
+            stop = min(at + _TEST_CHUNK, stats.next_index)
+            chunk = try_filter(compiled, await self._store.read(queue, at, stop - at))
+            found = FilterTest(
+                tested=found.tested + chunk.tested,
+                matched=found.matched + chunk.matched,
+                failed=found.failed + chunk.failed,
+            )
+            at = stop
+            await asyncio.sleep(0)  # others have their turn: a filter may take a while
+        return found
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""

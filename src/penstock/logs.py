@@ -8,7 +8,7 @@ from typing import Literal
 
 import structlog
 
-__all__ = ["LEVELS", "Level", "configure_logs", "level", "set_level"]
+__all__ = ["LEVELS", "Level", "configure_logs", "is_wanted", "level", "set_level"]
 
 Level = Literal["debug", "info", "warning", "error"]
 LEVELS: tuple[Level, ...] = ("debug", "info", "warning", "error")
@@ -19,6 +19,7 @@ _NUMBERS: dict[Level, int] = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+_lowest: Level = "warning"  # until it is configured
 
 
 def configure_logs(level: Level, form: Literal["json", "console"]) -> None:
@@ -42,9 +43,15 @@ def configure_logs(level: Level, form: Literal["json", "console"]) -> None:
 
 def set_level(level: Level) -> None:
     """From the next line on."""
+    global _lowest  # noqa: PLW0603 - as process-wide as the configuration of structlog itself
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_NUMBERS[level]))
+    _lowest = level
 
 
 def level() -> Level:
-    logger = structlog.get_logger()
-    return next(name for name in LEVELS if logger.is_enabled_for(_NUMBERS[name]))
+    return _lowest
+
+
+def is_wanted(level: Level) -> bool:
+    """Whether a line of this level is written. Cheaper than to ask structlog's logger."""
+    return _NUMBERS[level] >= _NUMBERS[_lowest]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
+import gc
 import resource
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,12 +16,16 @@ from typing import Any
 import structlog
 import uvicorn
 import uvloop
+from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument
 from penstock.http.app import create_app
 from penstock.http.connection import Connection
+from penstock.http.request_log import RequestLog
+from penstock.http.request_times import SyncTimes
 from penstock.logs import configure_logs
+from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
@@ -29,6 +34,8 @@ __all__ = ["check_exposure", "run_server", "serve"]
 # The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
 # commit that needs several turns takes tens of milliseconds.
 SWITCH_SECONDS = 0.0005
+# A request leaves a few dozen objects behind, and none of them in a cycle.
+GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
@@ -39,20 +46,11 @@ logger = structlog.get_logger("penstock")
 
 def check_exposure(settings: Settings) -> None:
     """Raises `InvalidArgument` when a stranger could come in by a password that is in the docs."""
-    if settings.has_default_passwords and not _is_loopback(settings.host):
+    if settings.has_default_passwords and not settings.is_on_loopback:
         raise InvalidArgument(
             f"with default passwords the server listens on loopback only, not on {settings.host}: "
             "set PENSTOCK_USER_PASSWORD and PENSTOCK_ADMIN_PASSWORD"
         )
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class _Server(uvicorn.Server):
@@ -98,6 +96,7 @@ def server_options() -> dict[str, Any]:
         "access_log": False,
         "log_level": "error",
         "server_header": False,
+        "proxy_headers": False,
         "timeout_keep_alive": KEEP_ALIVE_SECONDS,
         "timeout_graceful_shutdown": GRACE_SECONDS,
     }
@@ -110,22 +109,52 @@ async def serve(settings: Settings) -> None:
     """
     check_exposure(settings)
     listener = _listen(settings)
+    log = RequestLog(settings.log_format)
     try:
-        store = await open_store(settings.data, sync=settings.sync)
+        registry = CollectorRegistry()
+        syncs = SyncTimes()
+        registry.register(syncs)
+        store = await open_store(settings.data, sync=settings.sync, observe_sync=syncs.add)
         async with Broker(store) as broker:
             config = uvicorn.Config(
-                create_app(broker, settings),
+                create_app(broker, settings, log=log, registry=registry),
                 **server_options(),
                 limit_concurrency=settings.max_connections,
                 ssl_certfile=settings.tls_certificate,
                 ssl_keyfile=settings.tls_key,
             )
+            dispatcher = _dispatcher(broker, settings)
+            await dispatcher.start()
             logger.info("serving", url=_url(settings, listener), data=settings.data)
-            await _Server(config, broker, settings.receive_seconds).serve([listener])
-            logger.info("stopping")
+            try:
+                await _Server(config, broker, settings.receive_seconds).serve([listener])
+                logger.info("stopping")
+            finally:
+                await dispatcher.close()
     finally:
         listener.close()
+        log.flush()
     logger.info("stopped")
+
+
+def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
+    allowed = parse_networks(settings.callback_allow)
+    if settings.is_on_loopback:
+        # Whoever can define a callback is on this machine already.
+        allowed += LOOPBACK
+    tls: ssl.SSLContext | bool = settings.callback_verify_tls
+    if tls and settings.callback_ca is not None:
+        try:
+            tls = ssl.create_default_context(cafile=settings.callback_ca)
+        except OSError as exc:
+            raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
+    return Dispatcher(
+        broker,
+        allowed=allowed,
+        workers=settings.callback_workers,
+        lease_seconds=settings.callback_lease_seconds,
+        tls=tls,
+    )
 
 
 def _listen(settings: Settings) -> socket.socket:
@@ -154,4 +183,7 @@ def run_server(settings: Settings) -> None:
     configure_logs(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
     _allow_many_files()
+    # What was imported stays: the collector need not look at it again and again.
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
     uvloop.run(serve(settings))

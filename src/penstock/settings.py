@@ -6,6 +6,7 @@ well, so that its users need not change theirs.
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,6 +42,16 @@ class Settings(BaseSettings):
     # How long a token counts.
     token_minutes: float = _setting("token_minutes", 1440, gt=0, le=5_256_000)
 
+    # Who may add a user: anybody while the server is on loopback, anybody, or admins alone.
+    registration: Literal["loopback", "open", "admin"] = _setting("registration", "loopback")
+
+    # The queue behind /api: its name; how many messages may be unsettled; how many calls at once a
+    # subscription gets, in order if it is one; how often a failed call is tried again.
+    topics_queue: str = _setting("topics_queue", "topics", pattern="^[A-Za-z0-9_-]{1,50}$")
+    topics_size: int = _setting("topics_size", 10_000, ge=1)
+    topics_workers: int = _setting("topics_workers", 8, ge=1, le=1000)
+    topics_retries: int = _setting("topics_retries", 5, ge=0)
+
     # Requests a second; 0 or less is no limit.
     push_per_second: int = _setting("push_per_second", 0, "RATE_LIMIT_PUSH_PER_SECOND")
     pop_per_second: int = _setting("pop_per_second", 0, "RATE_LIMIT_POP_PER_SECOND")
@@ -61,6 +72,14 @@ class Settings(BaseSettings):
     # A request that has not arrived by then is given up.
     receive_seconds: float = _setting("receive_seconds", 30, gt=0)
 
+    # Callbacks: networks that may be called although they are not public, separated by commas;
+    # calls at once; how soon a message comes again whose server died; certificates to trust.
+    callback_allow: str = _setting("callback_allow", "")
+    callback_workers: int = _setting("callback_workers", 1000, ge=1)
+    callback_lease_seconds: float = _setting("callback_lease_seconds", 15, ge=0.1, le=3600)
+    callback_ca: str | None = _setting("callback_ca", None)
+    callback_verify_tls: bool = _setting("callback_verify_tls", True)
+
     tls_certificate: str | None = _setting("tls_certificate", None)
     tls_key: str | None = _setting("tls_key", None)
 
@@ -76,4 +95,24 @@ class Settings(BaseSettings):
 
     @property
     def has_default_passwords(self) -> bool:
-        return self.user_password == "password" or self.admin_password == "adminpassword"
+        return self.user_password == "password" or self.has_default_admin_password
+
+    @property
+    def has_default_admin_password(self) -> bool:
+        return self.admin_password == "adminpassword"
+
+    @property
+    def is_on_loopback(self) -> bool:
+        """Whether only programs of this machine can reach the server."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def is_registration_open(self) -> bool:
+        if self.registration == "loopback":
+            return self.is_on_loopback
+        return self.registration == "open"

@@ -22,13 +22,13 @@ class Recorder:
             method: str,
             path: str,
             body: bytes | None,
-            headers: Mapping[str, str] | None,
+            headers: Mapping[str, str],
             wait_seconds: float,
         ) -> bytes:
-            self.keys.append((headers or {}).get("Idempotency-Key"))
-            self.requests.append(
-                (path.rpartition("/")[2], None if body is None else msgspec.json.decode(body))
-            )
+            self.keys.append(headers.get("Idempotency-Key"))
+            is_packed = headers.get("Content-Type", "").endswith("msgpack")
+            decode = msgspec.msgpack.decode if is_packed else msgspec.json.decode
+            self.requests.append((path.rpartition("/")[2], None if body is None else decode(body)))
             return await attempt(method, path, body, headers, wait_seconds)
 
         monkeypatch.setattr(transport, "_attempt", recorded)

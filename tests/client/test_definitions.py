@@ -98,6 +98,20 @@ async def test_a_subscription_is_altered_sought_paused_resumed_and_deleted(
     assert [one.name for one in await client.subscriptions(queue)] == ["default"]
 
 
+async def test_a_subscription_is_made_by_whoever_comes_first(
+    client: AsyncClient, queue: str
+) -> None:
+    callback = {"url": "http://127.0.0.1:1/", "mode": "notify"}
+    first = await client.ensure_subscription(queue, "sub", lease_seconds=7, callback=callback)
+    second = await client.ensure_subscription(queue, "sub", lease_seconds=7, callback=callback)
+
+    assert first.secret is not None
+    assert second.secret is None
+    assert second.created_at == first.created_at
+    with pytest.raises(SubscriptionExists):
+        await client.ensure_subscription(queue, "sub", lease_seconds=8)
+
+
 async def test_what_a_dependency_holds_is_listed_and_released(
     client: AsyncClient, queue: str
 ) -> None:
@@ -127,3 +141,13 @@ async def test_refusals_are_raised_as_what_they_are(client: AsyncClient, queue: 
         await client.create_queue(f"{queue}-x", colour="red")
     with pytest.raises(InvalidArgument, match="JSON"):
         await client.create_queue(f"{queue}-x", fifo=object())
+
+
+async def test_what_waits_for_what_can_be_looked_at(client: AsyncClient, queue: str) -> None:
+    await client.create_subscription(queue, "late", after=["default"])
+    await client.publish(queue, [b'{"n": 1}'])
+
+    [held] = await client.held_messages(queue, "late")
+    assert (held.index, held.waits_for) == (0, ["default"])
+    assert (await client.graph(queue)).dependencies[0].before == "default"
+    assert (await client.test_filter(queue, "body.n == 1")).matched == [0]

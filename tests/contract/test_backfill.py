@@ -40,10 +40,14 @@ async def test_others_go_on_while_a_backlog_is_looked_at(broker: Broker, queue: 
     creating = await under_way(
         broker.create_subscription(queue, "even", filter=EVEN, start="earliest")
     )
-    await broker.publish(queue, numbered(BACKLOG, BACKLOG + 10))
+    publishing = asyncio.create_task(broker.publish(queue, numbered(BACKLOG, BACKLOG + 10)))
+    stored = BACKLOG
+    while stored == BACKLOG:
+        await asyncio.sleep(0)
+        stored = (await broker.queue_stats(queue)).messages
     was_first = not creating.done()
-    await creating
-    # Then the publish did not wait for it, and the subscription has old and new
+    await asyncio.gather(publishing, creating)
+    # Then the publish took effect without waiting for it, and the subscription has old and new
     assert was_first
     await broker.alter_subscription(queue, "even", max_in_flight=BACKLOG)
     given = await broker.receive(queue, subscription="even", limit=BACKLOG)

@@ -126,24 +126,27 @@ async def test_callbacks_and_secrets_survive_a_restart(
 
 async def test_news_are_what_was_published_since(broker: Broker, queue: str) -> None:
     await broker.publish(queue, [b"a"])
-    seen = await broker.wait_news(queue, "default", 0, 1)
-    assert seen != 0
-    await broker.publish(queue, [b"b"])
-    assert await broker.wait_news(queue, "default", seen, 1) != seen
+    first = await broker.wait_news(queue, "default", 0, 1)
+    assert (first.ready, first.lowest_unacked_index) == (1, 0)
+    await broker.ack(queue, await broker.receive(queue))
+    await broker.publish(queue, [b"b", b"c"])
+    second = await broker.wait_news(queue, "default", first.seen, 1)
+    assert second.seen != first.seen
+    assert (second.ready, second.lowest_unacked_index) == (2, 1)
 
 
 async def test_without_news_the_time_is_up(broker: Broker, queue: str) -> None:
     # Given a message that has been seen, and is still there to be received
     await broker.publish(queue, [b"a"])
-    seen = await broker.wait_news(queue, "default", 0, 1)
+    seen = (await broker.wait_news(queue, "default", 0, 1)).seen
     # Then waiting for more comes to nothing
-    assert await broker.wait_news(queue, "default", seen, 0.001) == seen
+    assert (await broker.wait_news(queue, "default", seen, 0.001)).seen == seen
 
 
 async def test_what_the_filter_keeps_out_is_no_news(broker: Broker, queue: str) -> None:
     await broker.create_subscription(queue, "some", filter="body.n > 1")
     await broker.publish(queue, [b'{"n": 1}'])
-    assert await broker.wait_news(queue, "some", 0, 0.001) == 0
+    assert (await broker.wait_news(queue, "some", 0, 0.001)).seen == 0
 
 
 @pytest.mark.within_one_life
@@ -151,7 +154,7 @@ async def test_a_publish_wakes_who_waits_for_news(broker: Broker, queue: str) ->
     waiting = asyncio.create_task(broker.wait_news(queue, "default", 0, 60))
     await asyncio.sleep(0)
     await broker.publish(queue, [b"a"])
-    assert await asyncio.wait_for(waiting, 30) != 0
+    assert (await asyncio.wait_for(waiting, 30)).ready == 1
 
 
 @pytest.mark.within_one_life
@@ -161,24 +164,24 @@ async def test_the_ack_of_the_last_parent_is_news_for_who_waits_for_it(
     # Given a subscription that has seen all there was, and a message that is held for it
     await broker.create_subscription(queue, "after", after=["default"])
     await broker.publish(queue, [b"a"])
-    seen = await broker.wait_news(queue, "after", 0, 0.001)
+    seen = (await broker.wait_news(queue, "after", 0, 0.001)).seen
     waiting = asyncio.create_task(broker.wait_news(queue, "after", seen, 60))
     await asyncio.sleep(0)
     # When the other one has it
     await broker.ack(queue, await broker.receive(queue))
     # Then that is news
-    assert await asyncio.wait_for(waiting, 30) != seen
+    assert (await asyncio.wait_for(waiting, 30)).ready == 1
 
 
 @pytest.mark.within_one_life
 async def test_a_lease_that_ended_is_news(broker: Broker, queue: str, world: World) -> None:
     await broker.publish(queue, [b"a"])
     await broker.receive(queue, lease_seconds=5)
-    seen = await broker.wait_news(queue, "default", 0, 1)
+    seen = (await broker.wait_news(queue, "default", 0, 1)).seen
     waiting = asyncio.create_task(broker.wait_news(queue, "default", seen, 60))
     await asyncio.sleep(0)
     await world.pass_time(6)
-    assert await asyncio.wait_for(waiting, 30) != seen
+    assert (await asyncio.wait_for(waiting, 30)).ready == 1
 
 
 @pytest.mark.within_one_life

@@ -207,6 +207,17 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.alter_subscription(QUEUE, v, paused=True)),
         settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.alter_subscription(QUEUE, "after", **v)),
     ],
+    "held_messages": [
+        each(NOT_NAMES, lambda b, v: b.held_messages(v, "after")),
+        each(NOT_NAMES, lambda b, v: b.held_messages(QUEUE, v)),
+        each(NOT_WHOLE, lambda b, v: b.held_messages(QUEUE, "after", v)),
+    ],
+    "graph": [each(NOT_NAMES, lambda b, v: b.graph(v))],
+    "test_filter": [
+        each(NOT_NAMES, lambda b, v: b.test_filter(v, "true")),
+        each((*NOT_TEXTS, "", "body.", "1"), lambda b, v: b.test_filter(QUEUE, v)),
+        each((0, -1, *NOT_WHOLE), lambda b, v: b.test_filter(QUEUE, "true", v)),
+    ],
     "rotate_secret": [
         each(NOT_NAMES, lambda b, v: b.rotate_secret(v, "default")),
         each(("default", *NOT_NAMES), lambda b, v: b.rotate_secret(QUEUE, v)),
@@ -581,7 +592,7 @@ async def test_the_result_of_a_publish_says_what_it_holds(broker: Broker, queue:
 
 @pytest.mark.over_restarts
 async def test_a_record_that_is_no_event_is_reported_with_its_file_and_offset(
-    world: World, broker: Broker, queue: str, clock: ManualClock, tmp_path: Path
+    world: World, queue: str, clock: ManualClock, directory: Path, tmp_path: Path
 ) -> None:
     """Were one written all the same, by a defect or by another hand."""
     store: Any = world.store
@@ -589,7 +600,7 @@ async def test_a_record_that_is_no_event_is_reported_with_its_file_and_offset(
         ev.Nacked(at_ns=0, subscription_id=2, indexes=[], due_ns=[], reason=b"x")  # type: ignore[arg-type]
     )
     await store.tick()
-    shutil.copytree(tmp_path / "data", tmp_path / "damaged")
+    shutil.copytree(directory, tmp_path / "damaged")
     with pytest.raises(CorruptLog, match="penstock wal repair") as caught:
         await WalStore.open(DiskFiles(tmp_path / "damaged"), clock=clock)
     assert caught.value.file == file_name(segment_of(place.locator))

@@ -18,9 +18,12 @@ SECOND = "second"  # waits for the first
 
 
 class Publish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``keyed``: each message has a dedup key of its own, so that the call can be repeated."""
+
     call: int
     at_ns: int
     numbers: list[int]
+    keyed: bool = False
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -55,7 +58,7 @@ class Acked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 Line = Publish | Published | Receive | Received | Ack | Acked
 
 
-def sent(number: int, call: Call) -> Sent:
+def sent(number: int, call: Call, keyed: bool = False) -> Sent:
     """The message of a number."""
     return Sent(
         number=number,
@@ -66,11 +69,15 @@ def sent(number: int, call: Call) -> Sent:
         kind=0,
         priority=0,
         group=None,
-        dedup_key=None,
+        dedup_key=key_of(number) if keyed else None,
         not_before_ns=None,
         expires_at_ns=None,
         padding=number * 37 % 500,
     )
+
+
+def key_of(number: int) -> str:
+    return f"message-{number}"
 
 
 def body_of(number: int) -> bytes:

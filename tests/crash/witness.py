@@ -12,27 +12,27 @@ from penstock.core.subscription import Subscription
 from tests.crash import report
 from tests.simulation.checker import Checker
 from tests.simulation.history import Call, History
-from tests.simulation.sent import Sent
 
 
 class Witness:
-    """Hears one worker after the other. The machine is the one found after the worker's death."""
+    """Hears of one life after the other. The machine is the one found after its end."""
 
     def __init__(self, history: History, checker: Checker) -> None:
         self._history = history
         self._checker = checker
+        self._calls: dict[int, tuple[Call, report.Line]] = {}
         self.published = 0
         self.acked = 0
 
     def hear(self, lines: Sequence[report.Line], machine: Machine) -> None:
-        calls: dict[int, tuple[Call, report.Line]] = {}
-        messages: dict[int, list[Sent]] = {}
+        """An answer may come in a later piece than its call."""
+        calls = self._calls
         for line in lines:
             match line:
                 case report.Publish(call=number, numbers=numbers):
                     call = self._ask(f"publish {report.QUEUE} {numbers}", line.at_ns)
-                    messages[number] = [report.sent(n, call) for n in numbers]
-                    self._checker.sent.update((s.number, s) for s in messages[number])
+                    messages = [report.sent(n, call, line.keyed) for n in numbers]
+                    self._checker.sent.update((s.number, s) for s in messages)
                     calls[number] = call, line
                 case report.Receive(call=number, subscription=name):
                     call = self._ask(f"receive {report.QUEUE}/{name}", line.at_ns)
@@ -42,11 +42,7 @@ class Witness:
                     self._acking(call, _subscription(machine, name), receipts)
                     calls[number] = call, line
                 case report.Published(call=number, entries=entries):
-                    call, _ = calls[number]
-                    self._history.answer(call, str(entries))
-                    result = [PublishedMessage(index, id) for index, id in entries]
-                    self._checker.published(call, messages[number], result)
-                    self.published += len(entries)
+                    self._published(*calls[number], entries)
                 case report.Received(call=number):
                     self._received(*calls[number], line, machine)
                 case report.Acked(call=number):
@@ -54,6 +50,16 @@ class Witness:
 
     def _ask(self, what: str, at_ns: int) -> Call:
         return Call(what=what, asked=self._history.note(f"? {what}"), asked_ns=at_ns)
+
+    def _published(
+        self, call: Call, asked: report.Line, entries: Sequence[tuple[int, str]]
+    ) -> None:
+        assert isinstance(asked, report.Publish)
+        self._history.answer(call, str(entries))
+        messages = [self._checker.sent[number] for number in asked.numbers]
+        result = [PublishedMessage(index, id) for index, id in entries]
+        self._checker.published(call, messages, result)
+        self.published += len(entries)
 
     def _acking(self, call: Call, subscription: Subscription, receipts: Sequence[str]) -> None:
         reader = self._checker.reader(subscription)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["ROOT", "Piece", "python_in", "table_in"]
+__all__ = ["ROOT", "Piece", "blocks_in", "python_in", "table_in"]
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,6 +26,10 @@ class Piece(NamedTuple):
         return "asyncio.run(" in self.source
 
     @property
+    def needs_server(self) -> bool:
+        return "Client(" in self.source
+
+    @property
     def padded(self) -> str:
         """The source with the page's line numbers, so that a traceback leads to the page."""
         return "\n" * (self.line - 1) + self.source
@@ -38,6 +42,12 @@ def python_in(page: str) -> list[Piece]:
         Piece(page, text.count("\n", 0, match.start(1)) + 1, match[1])
         for match in _FENCE.finditer(text)
     ]
+
+
+def blocks_in(page: str, language: str) -> list[str]:
+    """The blocks of another language on a page, from top to bottom."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def table_in(page: str, heading: str) -> list[list[str]]:

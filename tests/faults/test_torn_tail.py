@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from penstock.broker import Broker
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.verify import verify
@@ -63,3 +64,21 @@ async def test_a_last_write_that_did_not_reach_the_disk_is_gone_and_the_rest_is_
     with (tmp_path / file_name(1)).open("r+b") as file:
         file.truncate(end - cut)
     assert await bodies(tmp_path) == [b"first"]
+
+
+async def test_a_delivery_that_a_power_loss_took_shares_its_receipt_with_no_other(
+    tmp_path: Path,
+) -> None:
+    # Given a delivery of which the disk knows nothing
+    directory, copy = tmp_path / "data", tmp_path / "copy"
+    async with penstock.open(directory, sync="interval") as broker:
+        await broker.create_queue("plums")
+        await broker.publish("plums", [b"one"])
+        shutil.copytree(directory, copy)
+        (forgotten,) = await broker.receive("plums")
+    # When the store is opened as the disk has it, and the message goes to somebody else
+    async with penstock.open(copy, sync="interval") as broker:
+        (delivery,) = await broker.receive("plums")
+        # Then the first one's receipt does not settle it
+        assert await broker.ack("plums", [forgotten.receipt]) == [penstock.Outcome.NOT_LEASED]
+        assert await broker.ack("plums", [delivery.receipt]) == [penstock.Outcome.DONE]

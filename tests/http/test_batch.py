@@ -95,6 +95,10 @@ def test_an_ack_counts_what_the_group_holds(user: Client, group: str) -> None:
     assert ack(user, f"{group}-nobody", ids).json == 0
 
 
+def test_an_ack_of_nothing_needs_a_group_too(user: Client) -> None:
+    assert user.send_json("POST", "/queue/batch/ack", []).status == 400
+
+
 def test_content_may_be_any_text(user: Client, group: str) -> None:
     contents = ["äöü€ \U0001f600", json.dumps({"a": 1}), "\u0000 \u2028"]
     push(user, group, contents)

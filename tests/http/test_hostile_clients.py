@@ -148,6 +148,66 @@ def test_deep_json_is_refused(user: Client, admin: Client, group: str) -> None:
         assert answer.status == 400
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "body", "header"),
+    [
+        ("POST", "/queue/push", b"\xff\xfe", b""),
+        ("POST", "/queue/push", b"\xed\xa0\x80", b""),
+        ("POST", "/queue/batch/push", b'["\xff"]', b""),
+        ("POST", "/queue/batch/push", b'["\\ud800"]', b""),
+        ("POST", "/queue/batch/push", b'["a\\u0000b", 1e999]', b""),
+        ("POST", "/queue/batch/ack", b'["\xc3"]', b""),
+        ("POST", "/queue/ack?id=%ff%fe", b"", b""),
+        ("POST", "/queue/ack?id=%ED%A0%80", b"", b""),
+        ("POST", "/queue/ack?id=\xff", b"", b""),
+        ("GET", "/queue/pop", b"", b"consumerGroup: \xff\xfe\r\n"),
+        ("POST", "/queue/push", b"a", b"scheduledAt: \xff\r\n"),
+        ("POST", "/queue/push", b"a", b"priority: \xb2\r\n"),
+        ("GET", "/queue/pop", b"", b"Authorization: Basic //79\r\n"),
+        ("GET", "/%ff%fe", b"", b""),
+        ("POST", "/v1/queues", b'{"name": "\xff"}', b""),
+        ("POST", "/v1/queues/\xff/messages", b"a", b""),
+    ],
+)
+def test_what_is_no_text_is_refused(
+    server: Server, method: str, path: str, body: bytes, header: bytes
+) -> None:
+    # Given a request that is right but for bytes that are no UTF-8, or no characters
+    lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), b"Host: a", b"Connection: close"]
+    names = header.lower()
+    if not names.startswith(b"authorization"):
+        lines.append(f"Authorization: {basic('admin', 'adminpassword')}".encode())
+    if not names.startswith(b"consumergroup"):
+        lines.append(b"consumerGroup: hostile")
+    lines.append(b"Content-Length: %d" % len(body))
+    answer = send(server.port, b"\r\n".join([*lines, header + b"\r\n"]) + body)
+    # Then it is the client's fault, and it is told so
+    assert 400 <= status_of(answer) < 500, answer
+
+
+def test_bytes_beyond_the_content_length_are_no_part_of_the_message(
+    server: Server, admin: Client, group: str
+) -> None:
+    # Given a client that announces less than it sends
+    push = PUSH.replace("hostile", group)
+    answer = send(server.port, f"{push}Content-Length: 5\r\n\r\nhello and more\r\n\r\n".encode())
+    # Then the rest is taken for another request, which is none
+    statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+    assert statuses in ([200, 400], [400], [200])
+    assert {one["content"] for one in admin.view(group).json} <= {"hello"}
+
+
+def test_a_length_and_chunks_together_are_refused(
+    server: Server, admin: Client, group: str
+) -> None:
+    """Two servers in a row could take them for different requests."""
+    push = PUSH.replace("hostile", group)
+    both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+    answer = send(server.port, (push + both).encode(), seconds=3)
+    assert not answer or status_of(answer) == 400
+    assert admin.view(group).json == []
+
+
 def test_a_half_closed_connection_is_still_answered(server: Server) -> None:
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall((PUSH + "Content-Length: 1\r\nConnection: close\r\n\r\na").encode())
@@ -163,33 +223,65 @@ def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(server: S
     assert [line for line in server.log_lines() if line["level"] == "error"] == []
 
 
-def test_slow_clients_are_let_go_and_too_many_are_refused(log: Path) -> None:
-    # Given a server that waits a second for a request to arrive, and has room for 20 connections
+@pytest.fixture(scope="module")
+def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """It waits a second for a request to arrive, and has room for 20 connections."""
     environment = {"PENSTOCK_RECEIVE_SECONDS": "1", "PENSTOCK_MAX_CONNECTIONS": "20"}
+    log = tmp_path_factory.mktemp("hasty") / "log"
     with running("memory:", log, environment=environment) as server:
-        user = server.client("user", "password")
-        beginnings = ["", "G", PUSH, PUSH + "Content-Length: 10\r\n\r\nabc"]
-        slow = [socket.create_connection(("127.0.0.1", server.port), timeout=6) for _ in beginnings]
-        # When clients send a beginning and nothing more, one of them now and then a byte
-        for connection, beginning in zip(slow, beginnings, strict=True):
-            connection.sendall(beginning.encode())
-        # Then others are served
-        assert user.push("orders").status == 200
-        # And the connections of the slow ones are closed
-        for connection, beginning in zip(slow, beginnings, strict=True):
-            answer = read_all(connection)
-            connection.close()
-            assert status_of(answer) == 408, beginning
-        assert [line for line in server.log_lines() if line["level"] == "error"] == []
-        # When there are too many connections, then a request is refused until some have gone
-        idle = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(30)]
-        assert user.push("orders").status == 503
-        for connection in idle:
-            connection.close()
-        deadline = time.monotonic() + 5
-        while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert status == 200
+        yield server
+
+
+def test_slow_clients_are_let_go_and_too_many_are_refused(hasty: Server) -> None:
+    # Given a server that is soon out of patience
+    user = hasty.client("user", "password")
+    beginnings = ["", "G", PUSH, PUSH + "Content-Length: 10\r\n\r\nabc"]
+    beginnings.append(PUSH + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n")
+    slow = [socket.create_connection(("127.0.0.1", hasty.port), timeout=6) for _ in beginnings]
+    # When clients send a beginning and nothing more
+    for connection, beginning in zip(slow, beginnings, strict=True):
+        connection.sendall(beginning.encode())
+    # Then others are served
+    assert user.push("orders").status == 200
+    # And the connections of the slow ones are closed
+    for connection, beginning in zip(slow, beginnings, strict=True):
+        answer = read_all(connection)
+        connection.close()
+        assert status_of(answer) == 408, beginning
+    assert [line for line in hasty.log_lines() if line["level"] == "error"] == []
+    # When there are too many connections, then a request is refused until some have gone
+    idle = [socket.create_connection(("127.0.0.1", hasty.port)) for _ in range(30)]
+    assert user.push("orders").status == 503
+    for connection in idle:
+        connection.close()
+    deadline = time.monotonic() + 5
+    while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert status == 200
+
+
+@pytest.mark.parametrize(
+    ("beginning", "drop"),
+    [
+        (PUSH, b"x: y\r\n"),
+        (PUSH + "Content-Length: 100000\r\n\r\n", b"x"),
+        (PUSH + "Transfer-Encoding: chunked\r\n\r\n", b"1\r\nx\r\n"),
+    ],
+)
+def test_a_drop_now_and_then_does_not_keep_a_connection(
+    hasty: Server, beginning: str, drop: bytes
+) -> None:
+    # Given a client that sends a little, again and again, and never all of it
+    with socket.create_connection(("127.0.0.1", hasty.port), timeout=0.1) as connection:
+        connection.sendall(beginning.encode())
+        answer = b""
+        deadline = time.monotonic() + 20
+        while not answer and time.monotonic() < deadline:
+            connection.sendall(drop)
+            with suppress(TimeoutError):
+                answer = connection.recv(65536)
+    # Then its time is up, however little it has sent
+    assert status_of(answer) == 408
 
 
 @pytest.mark.parametrize("protocol", ["h2c", "websocket"])
@@ -230,3 +322,15 @@ def test_requests_in_a_row_on_one_connection_are_answered_in_their_order(
         line.split(b": ")[1] for line in answer.split(b"\r\n") if line.startswith(b"x-request-id")
     ]
     assert ids == [b"1", b"2", b"3"]
+
+
+def test_many_requests_in_a_row_are_all_answered(server: Server, admin: Client, group: str) -> None:
+    # Given a client that sends five hundred requests before it reads a single answer
+    push = PUSH.replace("hostile", group)
+    pushes = "".join(f"{push}Content-Length: 3\r\n\r\n{n:03}" for n in range(500))
+    last = push + "Connection: close\r\nContent-Length: 3\r\n\r\nend"
+    answer = send(server.port, (pushes + last).encode())
+    # Then each is answered, and stored in its order
+    assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200] * 501
+    popped = admin.ask("GET", "/queue/batch/pop?count=100", consumerGroup=group).json
+    assert [one["content"] for one in popped] == [f"{n:03}" for n in range(100)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 
 import jwt
@@ -10,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.http.auth import FREE_FAILURES
+from tests.docs.page import ROOT
 from tests.http.asgi import InProcess, application
 from tests.http.client import Answer, Client
 from tests.http.server import Server
@@ -93,6 +96,7 @@ def test_a_wrong_password_and_an_unknown_name_are_answered_alike(
     for name in ("user", f"nobody-{group}"):
         answer = log_in(anyone, name, "wrong")
         assert answer.status == 401
+        assert "Bearer" in answer.headers["www-authenticate"]
         assert answer.json == {
             "success": False,
             "message": "name or password are wrong",
@@ -239,3 +243,32 @@ async def test_tokens_and_users_outlive_the_server_and_a_changed_setting_ends_th
         # And another directory knows neither
         async with application(broker, data=str(tmp_path / "another")) as app:
             assert [await push(app, token) for token in tokens] == [401, 401]
+
+
+@pytest.mark.parametrize("page", ["docs/auth.md", "docs/topics-api.md"])
+def test_the_examples_of_the_pages_do_what_they_say(server: Server, page: str) -> None:
+    token = ""
+    for command in commands_in(page):
+        given = re.sub("<token>|eyJhbGciOi[.]{3}", token, command)
+        given = given.replace("http://127.0.0.1:8080", server.url)
+        done = subprocess.run(
+            ["bash", "-c", given.replace("curl ", "curl -sS --fail-with-body ", 1)],
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}: {done.stdout!r} {done.stderr!r}"
+        answer = json.loads(done.stdout)
+        if "/api/" in command or "/auth/" in command:
+            assert answer["success"] is True
+        token = answer.get("token", token)
+
+
+def commands_in(page: str) -> list[str]:
+    """All that begins with curl in blocks of shell, over as many lines as it has."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    found = [line for line in lines if line.startswith("curl ")]
+    assert found
+    return found

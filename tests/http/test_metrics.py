@@ -41,6 +41,17 @@ def test_the_figures_of_a_queue_can_be_read_by_prometheus(user: Client, group: s
     assert figure("penstock_subscription_oldest_seconds", subscription="default") >= 0
 
 
+def test_the_syncs_of_the_disk_are_timed(user: Client, group: str) -> None:
+    def syncs() -> float:
+        return samples(user)["penstock_sync_seconds_count", frozenset()]
+
+    before = syncs()
+    user.push(group)
+    # At least one for the queue that it makes, and one for the message
+    assert syncs() >= before + 2
+    assert samples(user)["penstock_sync_seconds_sum", frozenset()] > 0
+
+
 def test_requests_are_counted_by_route_and_never_by_what_a_client_makes_up(user: Client) -> None:
     for number in range(5):
         user.ask("GET", f"/made-up/{number}")

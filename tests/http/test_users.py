@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -74,6 +78,35 @@ async def test_a_change_that_cannot_be_stored_has_not_happened(tmp_path: Path) -
         await users.set_password(alice, "another")
     assert users.stored() == [alice]
     assert open_at(path).stored() == [alice]
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+@pytest.mark.parametrize("number", [1, 2])
+async def test_whichever_step_of_a_write_is_the_last_the_file_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    # Given a file, and a machine that stops at a step of the next write
+    path = tmp_path / "users.json"
+    users = open_at(path)
+    await users.add("alice", "secret", Role.USER)
+    real = getattr(os, call)
+    calls = count(1)
+
+    def stop(*args: Any, **named: Any) -> Any:
+        if next(calls) == number:
+            raise OSError(5, "the machine stops")
+        return real(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, stop)
+        with suppress(StorageError):
+            await users.add("bob", "secret", Role.USER)
+    # Then the next start finds the users before the change or after it
+    assert names(open_at(path)) in (["alice"], ["alice", "bob"])
+    # And the next change goes through
+    again = open_at(path)
+    await again.add("carol", "secret", Role.USER)
+    assert names(open_at(path)) in (["alice", "carol"], ["alice", "bob", "carol"])
 
 
 async def test_a_draft_that_a_crash_left_behind_is_nothing(tmp_path: Path) -> None:

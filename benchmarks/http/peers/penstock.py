@@ -16,6 +16,8 @@ from penstock.client import AsyncClient, Delivery
 from penstock.client.worker import Worker, WorkerSettings
 
 PREFETCH = 100
+"""Leased at once, as many as the others fetch."""
+HANDLERS = 10
 
 
 class Penstock:
@@ -56,7 +58,7 @@ class Penstock:
         async def handle(delivery: Delivery) -> None:
             count.add()
 
-        settings = WorkerSettings(queue=QUEUE, concurrency=10, prefetch=PREFETCH)
+        settings = WorkerSettings(queue=QUEUE, concurrency=HANDLERS, prefetch=PREFETCH - HANDLERS)
         worker = Worker(self._client, handle, settings, random.Random(0))
         running = asyncio.create_task(worker.run())
         sample = await count.reached()

@@ -6,18 +6,22 @@ import time
 from statistics import median
 from time import perf_counter
 
-from blacksheep import Request
-
 from benchmarks.engine.bar import at_most
 from benchmarks.engine.rows.row import Outcome
 from benchmarks.engine.verdict import judge_value
 from benchmarks.http.load import AUTHORIZATION
-from benchmarks.http.penstock_server import PASSWORD, USER, penstock_server
+from benchmarks.http.penstock_server import penstock_server
 from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 from benchmarks.http.wrk import wrk
-from penstock.http.auth import Authenticator, Role, User, hash_password
+from penstock.clock import SystemClock
+from penstock.http.auth import Authenticator
+from penstock.http.exchange import IncomingRequest
+from penstock.http.passwords import Passwords
+from penstock.http.tokens import Tokens, open_key
+from penstock.http.users import open_users
+from penstock.settings import Settings
 
 BAR = at_most(5, "%")
 CALLS = 50_000
@@ -46,15 +50,23 @@ async def measure(run: Run) -> Outcome:
 
 async def _identify_seconds() -> float:
     """Of one request by a user whose password was found right before, as nearly all are."""
-    users = {USER: User(hash_password(PASSWORD), Role.USER)}
-    authenticator = Authenticator(users, monotonic=time.monotonic)
-    request = Request("POST", b"/queue/push", [(b"authorization", AUTHORIZATION.encode())])
+    settings = Settings(data="memory:")
+    passwords = Passwords()
+    tokens = Tokens(open_key(None), lifetime_seconds=60, clock=SystemClock())
+    authenticator = Authenticator(
+        open_users(settings, passwords),
+        passwords=passwords,
+        tokens=tokens,
+        monotonic=time.monotonic,
+    )
+    headers = [(b"host", b"127.0.0.1"), (b"authorization", AUTHORIZATION.encode())]
+    request = IncomingRequest.incoming("POST", b"/queue/push", b"", headers)
     assert await authenticator.identify(AUTHORIZATION.encode()) is not None
     began = perf_counter()
     for _ in range(CALLS):
         header = request.get_first_header(b"authorization")
         assert header is not None
-        await authenticator.identify(header)
+        authenticator.recall(header)
     return (perf_counter() - began) / CALLS
 
 

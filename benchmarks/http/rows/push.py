@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import median
 
 from benchmarks.engine.bar import at_least
 from benchmarks.engine.rows.row import Outcome, by_contender
@@ -24,6 +25,8 @@ async def measure(run: Run) -> Outcome:
         run.fresh_directory("noop") as theirs,
         penstock_server(ours) as penstock,
         noop_server(theirs) as noop,
+        run.fresh_directory("direct") as other,
+        noop_server(other, "direct") as direct,
     ):
         push = partial(
             wrk,
@@ -32,9 +35,13 @@ async def measure(run: Run) -> Outcome:
             seconds=run.scale.slice_seconds,
             argument=AUTHORIZATION,
         )
-        contenders = {"penstock": partial(push, penstock.url), "no-op": partial(push, noop.url)}
-        await push(penstock.url, seconds=1)
-        await push(noop.url, seconds=1)
+        contenders = {
+            "penstock": partial(push, penstock.url),
+            "no-op": partial(push, noop.url),
+            "no-op on Penstock's connections": partial(push, direct.url),
+        }
+        for server in (penstock, noop, direct):
+            await push(server.url, seconds=1)
         rounds = [
             await take_turns(contenders, slices=run.scale.slices) for _ in range(run.scale.rounds)
         ]
@@ -47,7 +54,8 @@ async def measure(run: Run) -> Outcome:
         reference=samples["no-op"],
         bar=BAR,
     )
-    return Outcome(verdicts=(verdict,), samples=samples)
+    notes = tuple(f"{name}: {median(rates):,.0f}/s" for name, rates in samples.items())
+    return Outcome(verdicts=(verdict,), samples=samples, notes=notes)
 
 
 ROW = Row(name="push", what="POST /queue/push", measure=measure)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["bench"]
 
+_CONSUMERS = 4
+
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
     """What was done, and how long single calls took."""
@@ -124,8 +126,8 @@ async def _consume(
         left -= len(found)
         return len(found)
 
-    # Each of them makes some calls, or the first ones are all that is seen.
-    callers = max(1, min(concurrency, messages // (8 * receive)))
+    # What they have taken waits for its turn: with more of them that is all there is to see.
+    callers = min(concurrency, _CONSUMERS)
     return await _phase("receive + ack", messages, callers, step)
 
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 from typer._completion_shared import get_completion_script
 
+from penstock.cli.lazy import COMPLETE
+
 __all__ = ["completion"]
 
 
@@ -25,7 +27,5 @@ def completion(shell: Annotated[Shell, typer.Argument(help="For which shell.")])
     below compinit. For fish: penstock completion fish > ~/.config/fish/completions/penstock.fish.
     """
     typer.echo(
-        get_completion_script(
-            prog_name="penstock", complete_var="_PENSTOCK_COMPLETE", shell=shell.value
-        )
+        get_completion_script(prog_name="penstock", complete_var=COMPLETE, shell=shell.value)
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.client import Client
     from penstock.client.options import ClientOptions
 
-__all__ = ["Connection", "with_client", "with_connection"]
+__all__ = ["Connection", "is_loopback", "with_client", "with_connection"]
 
 P = ParamSpec("P")
 

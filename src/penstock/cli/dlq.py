@@ -66,6 +66,7 @@ def list_letters(
         "reason",
         "body",
         right=("index", "deliveries"),
+        cut=("reason", "body"),
     )
     for one in letters:
         letter = one.dead_letter

@@ -18,7 +18,7 @@ from penstock.cli.checks import (
     check_version,
 )
 from penstock.cli.connection import Connection, is_loopback, with_connection
-from penstock.cli.output import AsJson, add_row, print_json, show, table
+from penstock.cli.output import AsJson, print_json, show, table
 from penstock.clock import SystemClock
 from penstock.core.message import to_datetime
 from penstock.errors import PenstockError
@@ -100,8 +100,9 @@ def _credentials(client: Client, connection: Connection) -> Finding:
 
 
 def _print(findings: list[Finding]) -> None:
-    shown = table("", "check", "")
-    shown.columns[2].no_wrap = False
+    from rich.text import Text
+
+    shown = table("", "check", "says", cut=("says",))
     for one in findings:
-        add_row(shown, one.verdict.value, one.check, one.text, style=_STYLES[one.verdict])
+        shown.add_row(one.verdict.value, one.check, Text(one.text), style=_STYLES[one.verdict])
     show(shown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, cast
@@ -9,7 +10,9 @@ from typing import Any, ClassVar, NamedTuple, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["Entry", "LazyGroup"]
+__all__ = ["COMPLETE", "Entry", "LazyGroup", "load"]
+
+COMPLETE = "_PENSTOCK_COMPLETE"
 
 
 class Entry(NamedTuple):
@@ -29,6 +32,15 @@ class LazyGroup(TyperGroup):
     """A group of which only the command that is asked for is imported."""
 
     entries: ClassVar[dict[str, Entry]] = {}
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        if COMPLETE in os.environ:
+            # typer's own options for completion would do this; `penstock completion` is instead
+            # of them.
+            from typer._completion_classes import completion_init
+
+            completion_init()
+        return super().main(*args, **kwargs)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -31,6 +31,7 @@ __all__ = [
     "show",
     "size",
     "table",
+    "terminal_width",
     "write",
 ]
 
@@ -39,7 +40,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs."
 # Where there is no terminal to fit in, nothing is wrapped or cut.
 _WIDE = 100_000
 _PREVIEW_CHARACTERS = 60
+# Columns of a terminal in which a line of a message has room for all there is.
+_ROOMY = 110
 _encoder = msgspec.json.Encoder()
+
+
+def terminal_width() -> int:
+    from rich.console import Console
+
+    out = Console()
+    return out.width if out.is_terminal else _WIDE
 
 
 def show(what: Table | str) -> None:
@@ -58,20 +68,21 @@ def show(what: Table | str) -> None:
 
 
 def add_row(shown: Table, *cells: str, style: str = "") -> None:
-    """As it stands: brackets are no mark-up."""
+    """In one line, and as it stands: brackets are no mark-up."""
     from rich.text import Text
 
-    shown.add_row(*map(Text, cells), style=style)
+    texts = [Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells]
+    shown.add_row(*texts, style=style)
 
 
-def table(*columns: str, right: Sequence[str] = ()) -> Table:
-    """Those of ``right`` are numbers."""
+def table(*columns: str, right: Sequence[str] = (), cut: Sequence[str] = ()) -> Table:
+    """Those of ``right`` are numbers; those of ``cut`` give way where there is no room."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
         justify: Any = "right" if name in right else "left"
-        made.add_column(name, justify=justify, overflow="ellipsis", no_wrap=True)
+        made.add_column(name, justify=justify, overflow="ellipsis", no_wrap=name not in cut)
     return made
 
 
@@ -93,18 +104,28 @@ def print_lines(values: Iterable[object]) -> None:
 
 def print_messages(messages: Sequence[Message], *, with_receipts: bool = False) -> None:
     """A line for each, for people."""
+    width = terminal_width()
     is_topical = any(message.topic for message in messages)
-    names = ["index", "id", "created", *(["topic"] if is_topical else []), "size"]
-    names += ["receipt", "delivery"] if with_receipts else []
-    shown = table(*names, "body", right=("index", "size", "delivery"))
+    # What matters least goes first when there is no room: a receipt is no good if it is cut.
+    columns: dict[str, Callable[[Any], str]] = {
+        "index": lambda one: str(one.index),
+        "id": lambda one: one.id,
+        "created": lambda one: moment(one.created_at),
+        "topic": lambda one: plain(one.topic or ""),
+        "size": lambda one: size(len(one.body)),
+        "receipt": lambda one: one.receipt,
+        "delivery": lambda one: str(one.deliveries),
+        "body": lambda one: preview(one.body),
+    }
+    left_out = {"receipt", "delivery"} if not with_receipts else set()
+    if not is_topical:
+        left_out.add("topic")
+    if width < _ROOMY:
+        left_out.add("id" if with_receipts else "created")
+    names = [name for name in columns if name not in left_out]
+    shown = table(*names, right=("index", "size", "delivery"), cut=("topic", "body"))
     for message in messages:
-        cells = [str(message.index), message.id, moment(message.created_at)]
-        if is_topical:
-            cells.append(plain(message.topic or ""))
-        cells.append(size(len(message.body)))
-        if with_receipts:
-            cells += [getattr(message, "receipt", ""), str(getattr(message, "deliveries", ""))]
-        add_row(shown, *cells, preview(message.body))
+        add_row(shown, *(columns[name](message) for name in names))
     show(shown)
 
 
@@ -119,15 +140,15 @@ def print_pairs(pairs: Iterable[tuple[str, str]]) -> None:
     show(shown)
 
 
-def preview(body: bytes) -> str:
+def preview(body: bytes, characters: int = _PREVIEW_CHARACTERS) -> str:
     """The beginning of a body, in one line."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
         return f"({size(len(body))} of no text)"
-    shown = plain(text[: _PREVIEW_CHARACTERS + 1])
-    if len(shown) > _PREVIEW_CHARACTERS:
-        return shown[: _PREVIEW_CHARACTERS - 1] + "…"
+    shown = plain(text[: characters + 1])
+    if len(shown) > characters:
+        return shown[: characters - 1] + "…"
     return shown
 
 

@@ -49,7 +49,7 @@ def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
 
 
 @contextmanager
-def counting(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """As `reading`, for things that are counted. Yields what is to be told how many more."""
     console = Console(stderr=True)
     columns = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -110,6 +111,8 @@ def publish(
         dedup_key=dedup_key,
     )
     paths = files or ["-"]
+    if not text and "-" in paths and sys.stdin.isatty():
+        typer.echo("reading what you type; Ctrl-D ends it", err=True)
     total = total_bytes(paths) if lines or ndjson else None
     publisher = _Publisher(client, queue, idempotency_key, None if quiet else _report(as_json))
     try:
@@ -123,7 +126,7 @@ def publish(
         else:
             messages = [_with_body(template, whole_file(path)) for path in paths]
             publisher.send_all([messages], batch)
-    except (PenstockError, typer.Exit):
+    except (PenstockError, typer.Exit, KeyboardInterrupt):
         if publisher.count:
             typer.echo(f"{publisher.count} messages were published before that", err=True)
         raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -24,6 +24,7 @@ from penstock.cli.output import (
     table,
 )
 from penstock.core.config import QueueConfig
+from penstock.errors import QueueExists
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -41,9 +42,23 @@ app = typer.Typer(
 @app.command("create")
 @with_client
 @with_settings(QueueConfig)
-def create(client: Client, queue: Queue, settings: dict[str, Any], as_json: AsJson = False) -> None:
+def create(
+    client: Client,
+    queue: Queue,
+    settings: dict[str, Any],
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="It may be there, and stays as it is.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Create a queue, with its subscription `default`."""
-    _show(client.create_queue(queue, **settings), as_json=as_json)
+    try:
+        stats = client.create_queue(queue, **settings)
+    except QueueExists:
+        if not if_absent:
+            raise
+        stats = client.queue_stats(queue)
+    _show(stats, as_json=as_json)
 
 
 @app.command("list")
@@ -89,11 +104,14 @@ def alter(client: Client, queue: Queue, settings: dict[str, Any], as_json: AsJso
 
 @app.command("delete")
 @with_client
-def delete(client: Client, queue: Queue, yes: Yes = False) -> None:
+def delete(client: Client, queue: Queue, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a queue, with its messages, subscriptions and dead letters."""
     confirm(f"Delete {queue} with all its messages?", yes=yes)
     client.delete_queue(queue)
-    typer.echo(f"deleted {queue}")
+    if as_json:
+        print_json({"deleted": queue})
+    else:
+        typer.echo(f"deleted {queue}")
 
 
 @app.command("purge")

@@ -17,7 +17,16 @@ from penstock.cli import exits
 from penstock.core.limits import MAX_BODY_BYTES
 from penstock.core.message import NewMessage
 
-__all__ = ["Line", "NdjsonForm", "Source", "line_blocks", "total_bytes", "whole_file"]
+__all__ = [
+    "Line",
+    "NdjsonForm",
+    "Source",
+    "line_blocks",
+    "ndjson_message",
+    "opened",
+    "total_bytes",
+    "whole_file",
+]
 
 _BLOCK_BYTES = 1024 * 1024
 # A line with a body of the largest size, all of it escaped or in base64, and the other fields.
@@ -32,7 +41,7 @@ class Line(NamedTuple):
 
 
 class Source(NamedTuple):
-    """A file that may be read twice over: by people (`name`) and by the program (`file`)."""
+    """What is read, and what people call it."""
 
     name: str
     file: BinaryIO
@@ -149,6 +158,8 @@ _decoder = msgspec.json.Decoder(NdjsonForm)
 def ndjson_message(line: Line, name: str, template: NewMessage) -> NewMessage:
     """A line that is no message ends the program."""
     try:
+        # What is within `json` is not looked at otherwise.
+        line.text.decode()
         return _decoder.decode(line.text).message(template)
     except (ValueError, RecursionError) as exc:
         exits.usage(f"line {line.number} of {name} is no message: {exc}")

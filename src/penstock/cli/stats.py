@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.connection import with_client
-from penstock.cli.output import AsJson, add_row, age, number, print_json, show, size, table
+from penstock.cli.output import (
+    AsJson,
+    add_row,
+    age,
+    number,
+    print_json,
+    show,
+    size,
+    table,
+    terminal_width,
+)
 from penstock.errors import QueueNotFound
 
 if TYPE_CHECKING:
@@ -19,6 +29,22 @@ if TYPE_CHECKING:
     from penstock.core.stats import QueueStats, SubscriptionStats
 
 __all__ = ["stats"]
+
+_OF_QUEUE = ("queue", "messages", "size", "in/s")
+_OF_SUBSCRIPTION = (
+    "ready",
+    "in flight",
+    "delayed",
+    "held",
+    "oldest",
+    "out/s",
+    "acked/s",
+    "dead",
+    "state",
+)
+# Left out in a terminal of fewer columns.
+_FOR_ROOMY = ("size", "delayed", "held", "oldest", "state")
+_ROOMY = 115
 
 
 @with_client
@@ -76,56 +102,50 @@ def _look(client: Client, names: list[str] | None) -> list[QueueStats]:
 
 
 def _table(found: list[QueueStats], before: list[QueueStats] | None, seconds: float) -> Table:
-    numbers = (
-        "messages",
-        "size",
-        "published/s",
-        "ready",
-        "in flight",
-        "delayed",
-        "held",
-        "oldest",
-        "delivered/s",
-        "acked/s",
-        "dead",
-    )
-    shown = table("queue", *numbers[:3], "subscription", *numbers[3:], "", right=numbers)
+    names = [
+        name
+        for name in (*_OF_QUEUE, "subscription", *_OF_SUBSCRIPTION)
+        if terminal_width() >= _ROOMY or name not in _FOR_ROOMY
+    ]
+    numbers = {*_OF_QUEUE, *_OF_SUBSCRIPTION} - {"queue", "state"}
+    shown = table(*names, right=tuple(numbers), cut=("queue", "subscription"))
     earlier = {one.name: one for one in before or []}
     for queue in found:
         was = earlier.get(queue.name)
-        cells = [
-            queue.name,
-            number(queue.messages),
-            size(queue.bytes),
-            _rate(queue.next_index, was.next_index if was else None, seconds),
-        ]
+        own = {
+            "queue": queue.name,
+            "messages": number(queue.messages),
+            "size": size(queue.bytes),
+            "in/s": _rate(queue.next_index, was.next_index if was else None, seconds),
+        }
         earlier_readers = {one.name: one for one in was.subscriptions} if was else {}
-        for reader in queue.subscriptions:
-            add_row(
-                shown,
-                *cells,
-                *_reader_cells(reader, earlier_readers.get(reader.name), seconds),
-                style="dim" if reader.config.paused else "",
-            )
-            cells = [""] * len(cells)
+        rows = [
+            _reader_cells(reader, earlier_readers.get(reader.name), seconds)
+            for reader in queue.subscriptions
+        ]
+        for at, row in enumerate(rows or [{}]):
+            # What is said of the queue stands in the first line alone.
+            cells = row if at else own | row
+            style = "dim" if cells.get("state") else ""
+            add_row(shown, *(cells.get(name, "") for name in names), style=style)
     return shown
 
 
 def _reader_cells(
     reader: SubscriptionStats, was: SubscriptionStats | None, seconds: float
-) -> list[str]:
-    return [
-        reader.name,
-        number(reader.ready),
-        number(reader.in_flight),
-        number(reader.delayed + reader.parked),
-        number(reader.held),
-        age(reader.oldest_unacked_seconds),
-        _rate(reader.delivered, was.delivered if was else None, seconds),
-        _rate(reader.acked, was.acked if was else None, seconds),
-        number(reader.dead_lettered - reader.replayed - reader.discarded),
-        "paused" if reader.config.paused else "",
-    ]
+) -> dict[str, str]:
+    return {
+        "subscription": reader.name,
+        "ready": number(reader.ready),
+        "in flight": number(reader.in_flight),
+        "delayed": number(reader.delayed + reader.parked),
+        "held": number(reader.held),
+        "oldest": age(reader.oldest_unacked_seconds),
+        "out/s": _rate(reader.delivered, was.delivered if was else None, seconds),
+        "acked/s": _rate(reader.acked, was.acked if was else None, seconds),
+        "dead": number(reader.dead_lettered - reader.replayed - reader.discarded),
+        "state": "paused" if reader.config.paused else "",
+    }
 
 
 def _rate(count: int, before: int | None, seconds: float) -> str:

@@ -10,6 +10,7 @@ import typer
 from penstock.cli.asking import confirm
 from penstock.cli.config_options import with_settings
 from penstock.cli.connection import with_client
+from penstock.cli.graph import mermaid
 from penstock.cli.names import Limit, Queue, SubName, Yes
 from penstock.cli.output import (
     AsJson,
@@ -65,11 +66,14 @@ def create(
     start: Annotated[
         str, typer.Option(help=f"Where it begins: {_START}", metavar="START")
     ] = "latest",
+    if_absent: Annotated[
+        bool, typer.Option("--if-absent", help="One with the same settings may be there.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a subscription."""
-    made = client.create_subscription(queue, sub, start=start_of(start), **settings)
-    _show(made, as_json=as_json)
+    create = client.ensure_subscription if if_absent else client.create_subscription
+    _show(create(queue, sub, start=start_of(start), **settings), as_json=as_json)
 
 
 @app.command("list")
@@ -81,7 +85,8 @@ def list_subscriptions(client: Client, queue: Queue, as_json: AsJson = False) ->
         print_json(found)
         return
     numbers = ("ready", "in flight", "delayed", "held", "oldest", "acked", "dead")
-    shown = table("subscription", *numbers, "after", "filter", "", right=numbers)
+    cut = ("after", "filter")
+    shown = table("subscription", *numbers, *cut, "", right=numbers, cut=cut)
     for one in found:
         add_row(
             shown,
@@ -118,17 +123,21 @@ def alter(
     as_json: AsJson = False,
 ) -> None:
     """Alter settings of a subscription; the others stay as they are."""
-    client.alter_subscription(queue, sub, **settings)
-    _show(client.subscription_stats(queue, sub), as_json=as_json)
+    _show(client.alter_subscription(queue, sub, **settings), as_json=as_json)
 
 
 @app.command("delete")
 @with_client
-def delete(client: Client, queue: Queue, sub: SubName, yes: Yes = False) -> None:
+def delete(
+    client: Client, queue: Queue, sub: SubName, yes: Yes = False, as_json: AsJson = False
+) -> None:
     """Delete a subscription; what waited for it alone is released."""
     confirm(f"Delete the subscription {sub} of {queue}?", yes=yes)
     client.delete_subscription(queue, sub)
-    typer.echo(f"deleted {sub} of {queue}")
+    if as_json:
+        print_json({"deleted": sub})
+    else:
+        typer.echo(f"deleted {sub} of {queue}")
 
 
 @app.command("seek")
@@ -138,26 +147,49 @@ def seek(
     queue: Queue,
     sub: SubName,
     start: Annotated[str, typer.Argument(help=f"Where to: {_START}", metavar="START")],
+    as_json: AsJson = False,
 ) -> None:
     """Move a subscription back or forward; deliveries in flight become void."""
     client.seek(queue, start_of(start), sub)
-    typer.echo(f"{sub} of {queue} goes on from {start}")
+    _report(client, queue, sub, f"{sub} of {queue} goes on from {start}", as_json=as_json)
 
 
 @app.command("pause")
 @with_client
-def pause(client: Client, queue: Queue, sub: SubName) -> None:
+def pause(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
     """Deliver nothing until it is resumed; leases go on."""
     client.pause(queue, sub)
-    typer.echo(f"paused {sub} of {queue}")
+    _report(client, queue, sub, f"paused {sub} of {queue}", as_json=as_json)
 
 
 @app.command("resume")
 @with_client
-def resume(client: Client, queue: Queue, sub: SubName) -> None:
+def resume(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
     """Deliver again."""
     client.resume(queue, sub)
-    typer.echo(f"resumed {sub} of {queue}")
+    _report(client, queue, sub, f"resumed {sub} of {queue}", as_json=as_json)
+
+
+@app.command("rotate-secret")
+@with_client
+def rotate_secret(client: Client, queue: Queue, sub: SubName, as_json: AsJson = False) -> None:
+    """Make a new secret for its callbacks; the former one signs as well until the next."""
+    secret = client.rotate_secret(queue, sub)
+    if as_json:
+        print_json({"secret": secret})
+    else:
+        typer.echo(secret)
+
+
+@app.command("graph")
+@with_client
+def graph(client: Client, queue: Queue, as_json: AsJson = False) -> None:
+    """Draw which subscription waits for which, in Mermaid's language."""
+    found = client.graph(queue)
+    if as_json:
+        print_json(found)
+    else:
+        typer.echo(mermaid(found))
 
 
 @app.command("held")
@@ -165,12 +197,12 @@ def resume(client: Client, queue: Queue, sub: SubName) -> None:
 def held(
     client: Client, queue: Queue, sub: SubName, limit: Limit = 100, as_json: AsJson = False
 ) -> None:
-    """List indexes of messages that wait for other subscriptions."""
-    indexes = client.held(queue, sub, limit)
+    """List messages that wait for other subscriptions, by index, and for which."""
+    messages = client.held_messages(queue, sub, limit)
     if as_json:
-        print_json({"indexes": indexes})
-    elif indexes:
-        typer.echo("\n".join(map(str, indexes)))
+        print_json({"messages": messages})
+    elif messages:
+        typer.echo("\n".join(f"{one.index}\t{', '.join(one.waits_for)}" for one in messages))
     else:
         typer.echo(f"nothing waits on {sub} of {queue}", err=True)
 
@@ -182,10 +214,22 @@ def release(
     queue: Queue,
     sub: SubName,
     indexes: Annotated[list[int], typer.Argument(help="Which ones.", metavar="INDEX...")],
+    as_json: AsJson = False,
 ) -> None:
     """Deliver messages although a subscription they wait for has not taken them."""
     client.release(queue, sub, indexes)
-    typer.echo(f"released {number(len(indexes))} of {queue} to {sub}")
+    if as_json:
+        print_json({"released": indexes})
+    else:
+        typer.echo(f"released {number(len(indexes))} of {queue} to {sub}")
+
+
+def _report(client: Client, queue: str, sub: str, text: str, *, as_json: bool) -> None:
+    """A sentence for people, and the subscription as it is now for programs."""
+    if as_json:
+        print_json(client.subscription_stats(queue, sub))
+    else:
+        typer.echo(text)
 
 
 def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
@@ -193,6 +237,7 @@ def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
         print_json(stats)
         return
     config = msgspec.structs.asdict(stats.config)
+    secret = getattr(stats, "secret", None)
     print_pairs(
         [
             ("subscription", stats.name),
@@ -209,5 +254,6 @@ def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
             ("last ack", moment(stats.last_ack_at)),
             *((name.replace("_", " "), number(getattr(stats, name))) for name in _COUNTERS),
             *((name, setting(value)) for name, value in config.items()),
+            *([("secret", f"{secret} (it is not shown again)")] if secret else []),
         ]
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 from penstock.client.app import App
 from penstock.client.async_client import AsyncClient
 from penstock.client.consumer import Consumer
+from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import (
     ClientClosed,
     ClientError,
     Forbidden,
+    InvalidSignature,
     ServerFailed,
     TooManyRequests,
     Unauthorized,
@@ -18,6 +20,7 @@ from penstock.client.health import Component, Health
 from penstock.client.message import DeadLetter, Delivery, Message, Published
 from penstock.client.retry import Retry
 from penstock.client.sync_client import Client
+from penstock.client.webhooks import WebhookVerifier
 from penstock.client.worker import Worker, WorkerSettings
 
 __all__ = [
@@ -29,9 +32,11 @@ __all__ = [
     "Component",
     "Consumer",
     "DeadLetter",
+    "DefinedSubscription",
     "Delivery",
     "Forbidden",
     "Health",
+    "InvalidSignature",
     "Message",
     "Published",
     "Retry",
@@ -39,6 +44,7 @@ __all__ = [
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",
+    "WebhookVerifier",
     "Worker",
     "WorkerSettings",
 ]

@@ -15,14 +15,17 @@ import msgspec
 from penstock.client import paths
 from penstock.client.coalescer import Limits
 from penstock.client.consumer import Consumer
+from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
 from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import PACKED, Transport, decode_answer, decode_packed
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
+from penstock.core.filter_test import FilterTest
+from penstock.core.graph import Graph, HeldMessage
 from penstock.core.message import NewMessage
 from penstock.core.outcome import Outcome
 from penstock.core.stats import QueueStats, SubscriptionStats
@@ -44,6 +47,15 @@ class _Queues(msgspec.Struct, frozen=True):
 
 class _Subscriptions(msgspec.Struct, frozen=True):
     subscriptions: list[SubscriptionStats]
+
+
+class _LoggedIn(msgspec.Struct, frozen=True):
+    token: str
+
+
+class _Held(msgspec.Struct, frozen=True):
+    indexes: list[int]
+    messages: list[HeldMessage]
 
 
 class _Messages(msgspec.Struct, frozen=True):
@@ -178,14 +190,46 @@ class AsyncClient:
         *,
         start: str | int | datetime = "latest",
         **settings: Any,
-    ) -> SubscriptionStats:
-        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time."""
+    ) -> DefinedSubscription:
+        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time.
+
+        With a callback the answer has the secret that signs its calls: nothing shows it again.
+        """
         body = {"name": name, "start": start, **_settings(config, settings)}
         path = paths.queue_path(queue, "/subscriptions")
-        return await self._ask("POST", path, SubscriptionStats, body)
+        return await self._ask("POST", path, DefinedSubscription, body)
 
-    async def alter_subscription(self, /, queue: str, name: str, **settings: Any) -> None:
-        await self._tell("PATCH", paths.subscription_path(queue, name), settings)
+    async def ensure_subscription(
+        self,
+        /,
+        queue: str,
+        name: str,
+        config: SubscriptionConfig | None = None,
+        *,
+        start: str | int | datetime = "latest",
+        **settings: Any,
+    ) -> DefinedSubscription:
+        """As `create_subscription`, if it is absent. One that is there is answered as it is.
+
+        Raises `SubscriptionExists` when that one has other settings.
+        """
+        body = {"start": start, **_settings(config, settings)}
+        data = await self._transport.request(
+            "PUT", paths.subscription_path(queue, name), body=_encode(body), is_repeatable=True
+        )
+        return decode_answer(data, DefinedSubscription)
+
+    async def alter_subscription(
+        self, /, queue: str, name: str, **settings: Any
+    ) -> DefinedSubscription:
+        """As it is now, with a secret if this gave it its first callback."""
+        path = paths.subscription_path(queue, name)
+        return await self._ask("PATCH", path, DefinedSubscription, settings)
+
+    async def rotate_secret(self, queue: str, subscription: str) -> str:
+        """A new secret for its callbacks. Until the next rotation the former one signs as well."""
+        path = paths.subscription_path(queue, subscription, "/secret/rotate")
+        return (await self._ask("POST", path, dict[str, str]))["secret"]
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""
@@ -253,7 +297,10 @@ class AsyncClient:
         if lease_seconds is not None:
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
-        answer = await self._ask("POST", path, _Deliveries, body, wait_seconds=wait_seconds)
+        data = await self._transport.request(
+            "POST", path, body=_encode(body), accept=PACKED, wait_seconds=wait_seconds
+        )
+        answer = decode_packed(data, _Deliveries)
         return from_queue(answer.deliveries, queue, subscription)
 
     def consumer(
@@ -370,8 +417,23 @@ class AsyncClient:
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
         path = paths.subscription_path(queue, subscription, "/held")
-        answer = await self._read(paths.with_query(path, limit=limit), dict[str, list[int]])
-        return answer["indexes"]
+        return (await self._read(paths.with_query(path, limit=limit), _Held)).indexes
+
+    async def held_messages(
+        self, queue: str, subscription: str, limit: int = 100
+    ) -> list[HeldMessage]:
+        """As `held`, with the subscriptions that each of them waits for."""
+        path = paths.subscription_path(queue, subscription, "/held")
+        return (await self._read(paths.with_query(path, limit=limit), _Held)).messages
+
+    async def graph(self, queue: str) -> Graph:
+        """Which subscription waits for which."""
+        return await self._read(paths.queue_path(queue, "/graph"), Graph)
+
+    async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
+        """Try a filter on the newest messages. Raises `InvalidFilter`."""
+        body = {"filter": filter, "last": last}
+        return await self._ask("POST", paths.queue_path(queue, "/filter/test"), FilterTest, body)
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""
@@ -383,6 +445,11 @@ class AsyncClient:
     async def health(self) -> Health:
         """How the server is, in its own words. Needs no password; raises `Unreachable`."""
         return await look_at(self._transport)
+
+    async def log_in(self, username: str, password: str) -> str:
+        """A token for a name and a password, to be a client's ``token``. It ends with its time."""
+        body: dict[str, object] = {"identifier": username, "password": password}
+        return (await self._ask("POST", paths.LOG_IN, _LoggedIn, body)).token
 
     # How they are sent.
 

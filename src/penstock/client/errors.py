@@ -8,6 +8,7 @@
         ├── Unauthorized        unauthorized: name or password is wrong or missing
         ├── Forbidden           forbidden: the user's role does not allow it
         ├── TooManyRequests     too_many_requests: a rate limit; nothing was done
+        ├── InvalidSignature    invalid_signature: a callback was not signed by the server
         ├── ServerFailed        internal_error: the server failed, or its answer makes no sense
         └── ClientClosed        client_closed
 
@@ -23,6 +24,7 @@ __all__ = [
     "ClientClosed",
     "ClientError",
     "Forbidden",
+    "InvalidSignature",
     "ServerFailed",
     "TooManyRequests",
     "Unauthorized",
@@ -58,6 +60,12 @@ class TooManyRequests(ClientError):
     """A rate limit refused the request; nothing was done."""
 
     code = "too_many_requests"
+
+
+class InvalidSignature(ClientError):
+    """A callback is not signed with any of the secrets, or is an old one."""
+
+    code = "invalid_signature"
 
 
 class ServerFailed(ClientError):

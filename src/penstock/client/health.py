@@ -63,7 +63,7 @@ async def look_at(transport: Transport) -> Health:
     return msgspec.structs.replace(
         decode_answer(body, Health),
         version=version,
-        date=_date(headers.get("Date")),
+        date=_date(headers.get("date")),
         round_trip_seconds=took,
     )
 

@@ -8,7 +8,13 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from penstock.core.message import PublishedMessage
+from penstock.core.message import (
+    DEFAULT_CONTENT_TYPE,
+    PublishedMessage,
+    message_id,
+    parse_message_id,
+)
+from penstock.errors import InvalidArgument
 
 __all__ = ["DeadLetter", "Delivery", "Message", "Published"]
 
@@ -29,7 +35,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     id: str
-    content_type: str
+    content_type: str = DEFAULT_CONTENT_TYPE
     created_at: datetime
     queue: str = ""
     text: str | None = msgspec.field(default=None, name="body")
@@ -79,6 +85,40 @@ def from_queue(messages: list[_Kind], queue: str, subscription: str = "") -> lis
     return messages
 
 
+class PublishedRun(Sequence[PublishedMessage]):
+    """Messages whose indexes follow each other. Their ids are made as they are looked at."""
+
+    __slots__ = ("_created_ns", "_indexes", "_salt")
+
+    def __init__(self, indexes: range, created_ns: int, salt: int) -> None:
+        self._indexes = indexes
+        self._created_ns = created_ns
+        self._salt = salt
+
+    @classmethod
+    def starting_at(cls, index: int, id: str, count: int) -> PublishedRun:
+        """Raises `InvalidArgument` when the id is none of ours."""
+        parsed = parse_message_id(id)
+        if parsed is None or parsed.index != index:
+            raise InvalidArgument(f"{id!r} is not the id of message {index}")
+        return cls(range(index, index + count), parsed.created_ms * 1_000_000, parsed.salt)
+
+    @overload
+    def __getitem__(self, position: int) -> PublishedMessage: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> PublishedRun: ...
+
+    def __getitem__(self, position: int | slice) -> PublishedMessage | PublishedRun:
+        if isinstance(position, slice):
+            return PublishedRun(self._indexes[position], self._created_ns, self._salt)
+        index = self._indexes[position]
+        return PublishedMessage(index, message_id(self._created_ns, index, self._salt))
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+
 class Published(Sequence[PublishedMessage]):
     """One entry per message of a publish, in its order, and the `durability` that was reached."""
 
@@ -92,13 +132,20 @@ class Published(Sequence[PublishedMessage]):
     def __getitem__(self, position: int) -> PublishedMessage: ...
 
     @overload
-    def __getitem__(self, position: slice) -> Sequence[PublishedMessage]: ...
+    def __getitem__(self, position: slice) -> Published: ...
 
-    def __getitem__(self, position: int | slice) -> PublishedMessage | Sequence[PublishedMessage]:
+    def __getitem__(self, position: int | slice) -> PublishedMessage | Published:
+        if isinstance(position, slice):
+            return Published(self._messages[position], self.durability)
         return self._messages[position]
 
     def __len__(self) -> int:
         return len(self._messages)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether all of it was stored, just now and in a row."""
+        return isinstance(self._messages, PublishedRun)
 
     def __repr__(self) -> str:
         return f"Published({list(self._messages)!r}, durability={self.durability!r})"

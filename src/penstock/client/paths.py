@@ -6,10 +6,19 @@ from urllib.parse import quote, urlencode
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
 
-__all__ = ["QUEUES", "STATS", "message_path", "queue_path", "subscription_path", "with_query"]
+__all__ = [
+    "LOG_IN",
+    "QUEUES",
+    "STATS",
+    "message_path",
+    "queue_path",
+    "subscription_path",
+    "with_query",
+]
 
 QUEUES = "/v1/queues"
 STATS = "/v1/stats"
+LOG_IN = "/auth/local"
 
 
 def queue_path(queue: str, rest: str = "") -> str:

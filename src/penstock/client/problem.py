@@ -23,6 +23,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     title: str = ""
     detail: str = ""
+    message: str = ""  # what the APIs that were there before this one call it
     request_id: str = ""
 
 
@@ -61,7 +62,7 @@ def error_of(status: int, body: bytes) -> PenstockError:
         # A proxy in between speaks its own language.
         problem = Problem(detail=body[:200].decode("utf-8", "replace").strip())
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(status) or _by_class(status)
-    text = problem.detail or problem.title or "the server gave no reason"
+    text = problem.detail or problem.message or problem.title or "the server gave no reason"
     if problem.code != kind.code:
         text = f"{text} (status {status}{', ' + problem.code if problem.code else ''})"
     error = kind(text)

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import cast
 
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
-from penstock.client.message import Published
+from penstock.client.errors import ServerFailed
+from penstock.client.message import Published, PublishedRun
 from penstock.client.paths import queue_path
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import PACKED, Transport, decode_packed
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_KEY_CHARACTERS
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
+    PLAIN,
     NewMessage,
     PublishedMessage,
     check_body,
@@ -21,65 +25,79 @@ from penstock.core.message import (
 )
 from penstock.errors import BatchTooLarge, InvalidArgument
 
-__all__ = ["Publisher", "encode_message"]
+__all__ = ["Publisher", "pack_message"]
 
-_BATCH = "application/vnd.penstock.batch+json"
+_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _Packed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message that has more than a body."""
+
+    body: bytes
+    content_type: str = DEFAULT_CONTENT_TYPE
+    attributes: Mapping[str, str] = {}
+    topic: str | None = None
+    priority: int = 0
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    group_key: str | None = None
+    dedup_key: str | None = None
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """`messages`, or a run of `count` of them."""
+
     durability: str
-    messages: list[PublishedMessage]
+    count: int = 0
+    index: int = 0
+    id: str = ""
+    messages: list[PublishedMessage] | None = None
+
+    def published(self) -> Published:
+        if self.messages is not None:
+            return Published(self.messages, self.durability)
+        try:
+            run = PublishedRun.starting_at(self.index, self.id, self.count)
+        except InvalidArgument as exc:
+            raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
+        return Published(run, self.durability)
 
 
-class _Stored(msgspec.Struct, frozen=True, gc=False):
-    """What became of one message, and at which durability."""
-
-    message: PublishedMessage
-    durability: str
+_Item = bytes | _Packed
+_encoder = msgspec.msgpack.Encoder()
 
 
-_encoder = msgspec.json.Encoder()
-
-
-def encode_message(message: NewMessage | bytes) -> bytes:
-    """As the batch format has it.
+def pack_message(message: NewMessage | bytes) -> _Item:
+    """As the batch format has it: just the body, where there is nothing else.
 
     Raises `InvalidArgument` or `MessageTooLarge`, so that one bad message never gets into a
     request with those of others.
     """
-    if isinstance(message, NewMessage):
-        body = message.body
-    elif isinstance(message, bytes):
-        body, message = message, _PLAIN
-    else:
+    if isinstance(message, bytes):
+        check_body(message)
+        return message
+    if not isinstance(message, NewMessage):
         raise InvalidArgument(f"a message is {type(message).__name__}: pass bytes or a NewMessage")
-    check_body(body)
-    fields: dict[str, object]
-    try:
-        fields = {"body": body.decode()}
-    except UnicodeDecodeError:
-        fields = {"body_base64": body}
-    if message is not _PLAIN:
-        encode_envelope(message.envelope())
-        for name in _OPTIONAL:
-            value = getattr(message, name)
-            if value:
-                fields[name] = value
-        if message.content_type != DEFAULT_CONTENT_TYPE:
-            fields["content_type"] = message.content_type
-    return _encoder.encode(fields)
+    check_body(message.body)
+    envelope = message.envelope()
+    if envelope is PLAIN:
+        return message.body
+    encode_envelope(envelope)
+    return _Packed(
+        body=message.body,
+        content_type=envelope.content_type,
+        attributes=envelope.attributes,
+        topic=envelope.topic,
+        priority=envelope.priority,
+        not_before=message.not_before,
+        expires_at=message.expires_at,
+        group_key=envelope.group_key,
+        dedup_key=envelope.dedup_key,
+    )
 
 
-_PLAIN = NewMessage(body=b"")
-_OPTIONAL = (
-    "attributes",
-    "topic",
-    "priority",
-    "not_before",
-    "expires_at",
-    "group_key",
-    "dedup_key",
-)
+def _size(item: _Item) -> int:
+    return len(item) if isinstance(item, bytes) else len(_encoder.encode(item))
 
 
 class Publisher:
@@ -96,47 +114,41 @@ class Publisher:
         self._transport = transport
         self._path = queue_path(queue, "/messages")
         self._next_key = next_key
-        self._coalescer: Coalescer[bytes, _Stored] = Coalescer(self._send, limits)
+        self._coalescer: Coalescer[_Item, PublishedMessage] = Coalescer(self._send, limits)
 
     async def publish(
         self, messages: Sequence[NewMessage | bytes], idempotency_key: str | None
     ) -> Published:
         """Raises `InvalidArgument`, `MessageTooLarge`, `BatchTooLarge`, or what the server says."""
-        items = _encode(messages)
+        items = _pack(messages)
         if idempotency_key is not None:
             _check_key(idempotency_key)
             # It names this call alone, so it goes alone.
-            sent = await self._request(items, idempotency_key)
-            return Published([one.message for one in sent], sent[0].durability)
-        stored = await self._coalescer.submit(items, sum(map(len, items)))
-        # With a key of ours a duplicate is but an earlier attempt of this very call.
-        found = [
-            one.message if not one.message.duplicate or _has_key(message) else _first(one.message)
-            for one, message in zip(stored, messages, strict=True)
-        ]
-        return Published(found, stored[0].durability)
+            return await self._request(items, idempotency_key)
+        size = sum(map(_size, items))
+        return cast(Published, await self._coalescer.submit(items, size))
 
     async def close(self) -> None:
         await self._coalescer.close()
 
-    async def _send(self, items: list[bytes]) -> list[_Stored]:
-        return await self._request(items, None if self._next_key is None else self._next_key())
+    async def _send(self, items: list[_Item]) -> Published:
+        key = None if self._next_key is None else self._next_key()
+        return _without_repeats(await self._request(items, key), items)
 
-    async def _request(self, items: list[bytes], key: str | None) -> list[_Stored]:
-        body = b'{"messages":[' + b",".join(items) + b"]}"
+    async def _request(self, items: list[_Item], key: str | None) -> Published:
         data = await self._transport.request(
             "POST",
             self._path,
-            body=body,
+            body=_encoder.encode({"messages": items}),
             content_type=_BATCH,
+            accept=PACKED,
             idempotency_key=key,
             is_repeatable=key is not None,
         )
-        answer = decode_answer(data, _Answer)
-        return [_Stored(message, answer.durability) for message in answer.messages]
+        return decode_packed(data, _Answer).published()
 
 
-def _encode(messages: Sequence[NewMessage | bytes]) -> list[bytes]:
+def _pack(messages: Sequence[NewMessage | bytes]) -> list[_Item]:
     if isinstance(messages, bytes | str):
         raise InvalidArgument("messages are a list: pass [body] for a single one")
     if not messages:
@@ -145,7 +157,22 @@ def _encode(messages: Sequence[NewMessage | bytes]) -> list[bytes]:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
-    return [encode_message(message) for message in messages]
+    return [pack_message(message) for message in messages]
+
+
+def _without_repeats(published: Published, items: list[_Item]) -> Published:
+    """With a key of ours a duplicate is but an earlier attempt of this very call."""
+    if published.is_run:
+        return published
+    found = [
+        one if not one.duplicate or _has_key(item) else PublishedMessage(one.index, one.id)
+        for one, item in zip(published, items, strict=True)
+    ]
+    return Published(found, published.durability)
+
+
+def _has_key(item: _Item) -> bool:
+    return isinstance(item, _Packed) and item.dedup_key is not None
 
 
 def _check_key(key: str) -> None:
@@ -154,14 +181,6 @@ def _check_key(key: str) -> None:
             f"the idempotency key is {key[:80]!r}: use 1 to {MAX_KEY_CHARACTERS} printable "
             "characters, without spaces around them"
         )
-
-
-def _has_key(message: NewMessage | bytes) -> bool:
-    return isinstance(message, NewMessage) and bool(message.dedup_key)
-
-
-def _first(answer: PublishedMessage) -> PublishedMessage:
-    return PublishedMessage(answer.index, answer.id)
 
 
 def key_maker(prefix: str) -> Callable[[], str]:

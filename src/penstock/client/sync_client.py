@@ -83,7 +83,9 @@ class Client:
     stats = _sync(AsyncClient.stats)
 
     create_subscription = _sync(AsyncClient.create_subscription)
+    ensure_subscription = _sync(AsyncClient.ensure_subscription)
     alter_subscription = _sync(AsyncClient.alter_subscription)
+    rotate_secret = _sync(AsyncClient.rotate_secret)
     delete_subscription = _sync(AsyncClient.delete_subscription)
     subscriptions = _sync(AsyncClient.subscriptions)
     subscription_stats = _sync(AsyncClient.subscription_stats)
@@ -107,9 +109,13 @@ class Client:
     replay = _sync(AsyncClient.replay)
     discard = _sync(AsyncClient.discard)
     held = _sync(AsyncClient.held)
+    held_messages = _sync(AsyncClient.held_messages)
+    graph = _sync(AsyncClient.graph)
+    test_filter = _sync(AsyncClient.test_filter)
     release = _sync(AsyncClient.release)
 
     health = _sync(AsyncClient.health)
+    log_in = _sync(AsyncClient.log_in)
 
     def _wait_for(
         self,

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-import aiohttp
 import msgspec
 from yarl import URL
 
+from penstock.client.connection import Answer
 from penstock.client.errors import ClientClosed, ServerFailed, TooManyRequests, Unreachable
+from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
 from penstock.errors import InvalidArgument
 
-__all__ = ["Transport", "decode_answer"]
+__all__ = ["PACKED", "Transport", "decode_answer", "decode_packed"]
 
 _Kind = TypeVar("_Kind")
 
+PACKED = "application/msgpack"
 _JSON = "application/json"
-_PIECE_BYTES = 256 * 1024
 _PASSING = frozenset({502, 503, 504})
 
 
@@ -35,7 +35,7 @@ class _Failed(Exception):
 
 
 class Transport:
-    """One HTTP session. It belongs to the event loop in which it is first used."""
+    """Requests to one server. It belongs to the event loop in which it is first used."""
 
     def __init__(
         self,
@@ -52,14 +52,19 @@ class Transport:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._base = _base(url)
-        self._headers = _credentials(username, password, token)
+        address = URL(self._base)
+        self._prefix = address.raw_path.rstrip("/")
+        self._lines = [f"Host: {address.raw_authority}", *_credentials(username, password, token)]
+        self._pool = Pool(
+            address.host or "",
+            address.port or 0,
+            tls=(tls or ssl.create_default_context()) if address.scheme == "https" else None,
+            limit=connections,
+        )
         self._timeout_seconds = timeout_seconds
-        self._connections = connections
-        self._tls = tls
         self._retry = retry
         self.rng = rng
         self._sleep = sleep
-        self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
 
     @property
@@ -68,13 +73,12 @@ class Transport:
 
     async def close(self) -> None:
         self._is_closed = True
-        if self._session is not None:
-            await self._session.close()
+        await self._pool.close()
 
-    async def look(self, path: str) -> tuple[int, Mapping[str, str], bytes]:
+    async def look(self, path: str) -> Answer:
         """Status, headers and body of one GET, whatever they are. Raises `Unreachable`."""
         try:
-            return await self._exchange("GET", path, None, None, 0.0)
+            return await self._exchange("GET", path, None, {}, 0.0)
         except _Failed as exc:
             raise exc.failure.error from exc.failure.error.__cause__
 
@@ -85,6 +89,7 @@ class Transport:
         *,
         body: bytes | None = None,
         content_type: str = _JSON,
+        accept: str | None = None,
         idempotency_key: str | None = None,
         wait_seconds: float = 0.0,
         is_repeatable: bool = False,
@@ -96,6 +101,8 @@ class Transport:
         `ClientClosed`.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
+        if accept is not None:
+            headers["Accept"] = accept
         if idempotency_key is not None:
             headers["Idempotency-Key"] = idempotency_key
         attempt = 1
@@ -117,63 +124,64 @@ class Transport:
         method: str,
         path: str,
         body: bytes | None,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         wait_seconds: float,
     ) -> bytes:
-        exchanged = await self._exchange(method, path, body, headers, wait_seconds)
-        status, answered, answer = exchanged
-        if status < 300:
-            return answer
-        raise _Failed(_failure(status, answered, answer))
+        answer = await self._exchange(method, path, body, headers, wait_seconds)
+        if answer.status < 300:
+            return answer.body
+        raise _Failed(_failure(answer))
 
     async def _exchange(
         self,
         method: str,
         path: str,
         body: bytes | None,
-        headers: Mapping[str, str] | None,
+        headers: Mapping[str, str],
         wait_seconds: float,
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        session = self._open_session()
-        patience = aiohttp.ClientTimeout(total=self._timeout_seconds + wait_seconds)
+    ) -> Answer:
+        if self._is_closed:
+            raise ClientClosed("the client was closed: make a new one")
+        seconds = self._timeout_seconds + wait_seconds
+        data = self._head(method, path, body, headers)
         try:
-            async with session.request(
-                method,
-                URL(self._base + path, encoded=True),
-                data=_payload(body),
-                headers=headers,
-                timeout=patience,
-                allow_redirects=False,
-            ) as response:
-                return response.status, response.headers, await response.read()
-        except aiohttp.ClientConnectorError as exc:
-            error = Unreachable(f"no connection to {self._base}: {exc.strerror or exc}")
-            error.__cause__ = exc
+            return await self._pool.request(data if body is None else data + body, seconds)
+        except CannotConnect as exc:
+            cause = exc.__cause__
+            text = getattr(cause, "strerror", None) or str(cause) or "it took too long"
+            error = Unreachable(f"no connection to {self._base}: {text}")
+            error.__cause__ = cause
             # A certificate that is not trusted now will not be in a second.
-            may_pass = not isinstance(exc, aiohttp.ClientSSLError)
+            may_pass = not isinstance(cause, ssl.SSLError)
             raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as exc:
-            reason = str(exc) or f"nothing came within {patience.total:g} seconds"
+        except (OSError, TimeoutError) as exc:
+            reason = str(exc) or f"nothing came within {seconds:g} seconds"
             error = Unreachable(f"no answer from {self._base}: {reason}")
             error.__cause__ = exc
             raise _Failed(Failure(error, is_transient=True, may_be_done=True)) from None
 
-    def _open_session(self) -> aiohttp.ClientSession:
-        if self._is_closed:
-            raise ClientClosed("the client was closed: make a new one")
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections, ssl=self._tls or True),
-                headers=self._headers,
-                cookie_jar=aiohttp.DummyCookieJar(),
-            )
-        return self._session
+    def _head(
+        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> bytes:
+        lines = [f"{method} {self._prefix}{path} HTTP/1.1", *self._lines]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if method != "GET":
+            lines.append(f"Content-Length: {len(body or b'')}")
+        return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
 def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
     """Raises `ServerFailed` when it is not what such an answer looks like."""
     try:
         return msgspec.json.decode(data, type=kind)
+    except msgspec.DecodeError as exc:
+        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
+
+
+def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
+    """The same for MessagePack, which only comes where it was asked for."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind)
     except msgspec.DecodeError as exc:
         raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
 
@@ -187,34 +195,27 @@ def _base(url: str) -> str:
     return str(parsed).rstrip("/")
 
 
-def _payload(body: bytes | None) -> bytes | io.BytesIO | None:
-    # In pieces, or the loop would stand still while a large one is written.
-    return io.BytesIO(body) if body is not None and len(body) > _PIECE_BYTES else body
-
-
-def _credentials(
-    username: str | None, password: str | None, token: str | None
-) -> dict[str, str] | None:
+def _credentials(username: str | None, password: str | None, token: str | None) -> list[str]:
     if token:
         if username:
             raise InvalidArgument("pass either a token or a username, not both")
         if not (token.isascii() and token.isprintable()):
             raise InvalidArgument("the token holds characters that no token has")
-        return {"Authorization": f"Bearer {token}"}
+        return [f"Authorization: Bearer {token}"]
     if username:
         pair = f"{username}:{password or ''}".encode()
-        return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
-    return None
+        return [f"Authorization: Basic {base64.b64encode(pair).decode()}"]
+    return []
 
 
-def _failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    error = error_of(status, body)
+def _failure(answer: Answer) -> Failure:
+    error = error_of(answer.status, answer.body)
     is_limit = isinstance(error, TooManyRequests)
     return Failure(
         error,
-        is_transient=is_limit or status in _PASSING,
+        is_transient=is_limit or answer.status in _PASSING,
         may_be_done=not is_limit,
-        retry_after_seconds=_seconds(headers.get("Retry-After")),
+        retry_after_seconds=_seconds(answer.headers.get("retry-after")),
     )
 
 

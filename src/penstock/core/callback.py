@@ -23,6 +23,7 @@ __all__ = [
     "Callback",
     "CallbackState",
     "CallbackTarget",
+    "News",
     "check_secret",
     "secret_key",
 ]
@@ -119,10 +120,19 @@ class CallbackTarget(msgspec.Struct, frozen=True, kw_only=True):
     subscription: str
     callback: Callback
     backoff: Backoff
+    paused: bool
     secrets: tuple[str, ...]
 
     def __repr__(self) -> str:
         return f"CallbackTarget({self.queue!r}, {self.subscription!r}, {self.callback!r})"
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to receive. `seen` stands for all that came so far; 0 is nothing."""
+
+    seen: int
+    ready: int
+    lowest_unacked_index: int
 
 
 class CallbackState(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -19,9 +19,11 @@ from cel_expr_python import cel
 
 from penstock.core.filter_limits import check_limits
 from penstock.core.filter_syntax import Call, Literal, Name, Node, parse
+from penstock.core.filter_test import FilterTest
+from penstock.core.message import Message
 from penstock.errors import InvalidFilter
 
-__all__ = ["Filter", "Match", "Subject", "compile_filter"]
+__all__ = ["Filter", "Match", "Subject", "compile_filter", "try_filter"]
 
 MAX_SOURCE_CHARACTERS = 4096
 # Deeper JSON is an error to every filter that looks into it: how deep the parser gets depends on
@@ -277,3 +279,27 @@ def _is_readable(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def try_filter(compiled: Filter, messages: Iterable[Message]) -> FilterTest:
+    """What a filter says of messages that are there."""
+    tested = 0
+    matched: list[int] = []
+    failed: list[int] = []
+    for message in messages:
+        tested += 1
+        envelope = message.envelope
+        verdict = compiled.matches(
+            Subject(
+                body=message.body,
+                attributes=envelope.attributes,
+                topic=envelope.topic,
+                priority=envelope.priority,
+                id=message.id,
+            )
+        )
+        if verdict is Match.YES:
+            matched.append(message.index)
+        elif verdict is Match.ERROR:
+            failed.append(message.index)
+    return FilterTest(tested=tested, matched=matched, failed=failed)

@@ -33,6 +33,9 @@ class Place(NamedTuple):
 
 NOWHERE = Place(0, 0)
 
+# More receives than can have been answered and not yet written.
+_FORGOTTEN_EPOCHS = 2**32
+
 
 class Journal(Protocol):
     """Takes events in order, before they are applied. Never blocks."""
@@ -71,6 +74,11 @@ class Machine:
         if now_ns > self.now_ns:
             self.now_ns = now_ns
         return self.now_ns
+
+    def skip_epochs(self) -> None:
+        """After a crash: no delivery from here on has the epoch of one that was forgotten."""
+        for subscription in self.subscriptions.values():
+            subscription.epoch += _FORGOTTEN_EPOCHS
 
     def new_id(self) -> int:
         return self.last_id + 1

@@ -206,6 +206,10 @@ class PublishResult(Sequence[PublishedMessage]):
     def indexes(self) -> Sequence[int]:
         return self._indexes
 
+    @property
+    def has_duplicates(self) -> bool:
+        return bool(self._duplicates)
+
 
 def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
     """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.

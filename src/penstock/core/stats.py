@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.core.callback import CallbackState
+from penstock.core.callback import CallbackState, News
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import to_datetime
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.core.queue import Queue
     from penstock.core.subscription import Subscription
 
-__all__ = ["QueueStats", "SubscriptionStats", "queue_stats", "subscription_stats"]
+__all__ = ["QueueStats", "SubscriptionStats", "news_of", "queue_stats", "subscription_stats"]
 
 
 class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,14 +94,30 @@ def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
     )
 
 
+def _places(subscription: Subscription) -> tuple[int, int, int, int]:
+    """In flight, delayed, parked and held: all that is unsettled and not ready."""
+    return (
+        len(subscription.leases),
+        len(subscription.waiting),
+        sum(len(line) - 1 for line in subscription.groups.values()),
+        sum(stop - start for start, stop in subscription.held()),
+    )
+
+
+def news_of(subscription: Subscription, now_ns: int) -> News:
+    subscription.mature(now_ns)
+    return News(
+        seen=subscription.news,
+        ready=subscription.unsettled - sum(_places(subscription)),
+        lowest_unacked_index=subscription.floor,
+    )
+
+
 def subscription_stats(subscription: Subscription, now_ns: int) -> SubscriptionStats:
     subscription.mature(now_ns)
     queue, feed, counters = subscription.queue, subscription.feed, subscription.counters
     unsettled = subscription.unsettled
-    in_flight = len(subscription.leases)
-    delayed = len(subscription.waiting)
-    parked = sum(len(line) - 1 for line in subscription.groups.values())
-    held = sum(stop - start for start, stop in subscription.held())
+    in_flight, delayed, parked, held = _places(subscription)
     floor = subscription.floor
     oldest_ns = None
     if floor < queue.next and unsettled:

@@ -223,6 +223,17 @@ class Subscription:
             for run in self.unsettled_within(self.floor, self.queue.next):
                 yield from self.opened.outside(*run)
 
+    def blockers(self, index: int) -> list[str]:
+        """The subscriptions that a message still waits for; none if it is not held."""
+        if not self.parents or self.is_settled(index) or index in self.opened:
+            return []
+        dead_too = self.config.on_dead_parent == "ignore"
+        return [
+            parent.name
+            for parent in self.parents
+            if not any(parent.passed(index, index + 1, dead_too=dead_too))
+        ]
+
     def ready_runs(self, limit: int) -> list[Run]:
         """Up to ``limit`` deliverable messages: by priority, then index."""
         lanes = self.feed.lanes

@@ -7,12 +7,14 @@ import time
 from collections.abc import Iterable
 from http import HTTPStatus
 
+import structlog
 from blacksheep import Application, Request, Response, Router
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
-from penstock.http.api import api_routes
+from penstock.errors import StorageError
+from penstock.http.api import Topics, api_routes
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
 from penstock.http.gate import Gate, Handler, RateLimit, Route
@@ -21,6 +23,8 @@ from penstock.http.openapi import Documents
 from penstock.http.operations import OPERATIONS
 from penstock.http.ops import Ops
 from penstock.http.passwords import Passwords
+from penstock.http.request_log import RequestLog
+from penstock.http.request_times import RequestTimes
 from penstock.http.subscribers import Subscribers
 from penstock.http.tokens import Tokens, open_key
 from penstock.http.user import Role
@@ -30,11 +34,24 @@ from penstock.settings import Settings
 
 __all__ = ["create_app"]
 
+logger = structlog.get_logger("penstock.http")
 
-def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -> Application:
-    """An ASGI application. It neither opens nor closes the broker."""
+
+def create_app(
+    broker: Broker,
+    settings: Settings,
+    clock: Clock | None = None,
+    log: RequestLog | None = None,
+    registry: CollectorRegistry | None = None,
+) -> Application:
+    """An ASGI application. It neither opens nor closes the broker, nor flushes the log.
+
+    What ``registry`` holds already is among the figures at ``/metrics``.
+    """
     clock = clock or SystemClock()
-    registry = CollectorRegistry()
+    registry = registry or CollectorRegistry()
+    times = RequestTimes()
+    registry.register(times)
     passwords = Passwords()
     users = open_users(settings, passwords)
     tokens = Tokens(
@@ -43,25 +60,22 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     authenticator = Authenticator(
         users, passwords=passwords, tokens=tokens, monotonic=time.monotonic
     )
+    topics = Topics(broker, users, settings)
     gate = Gate(
         authenticator=authenticator,
         limits={
             "push": RateLimit(settings.push_per_second, clock),
             "pop": RateLimit(settings.pop_per_second, clock),
         },
-        seconds=Histogram(
-            "penstock_request_seconds",
-            "Time to answer a request",
-            ["method", "path", "status"],
-            registry=registry,
-        ),
+        times=times,
+        log=log or RequestLog(settings.log_format),
         clock=clock,
     )
     routes = [
         *LightQ(broker, settings).routes(),
         *native_routes(broker),
-        *Subscribers(users).routes(),
-        *api_routes(users, authenticator, tokens),
+        *Subscribers(users, topics).routes(),
+        *api_routes(topics, users, authenticator, tokens, settings),
         *Ops(broker, registry).routes(),
     ]
     routes = [_described(route) for route in routes]
@@ -71,6 +85,15 @@ def create_app(broker: Broker, settings: Settings, clock: Clock | None = None) -
     for route in routes:
         app.router.add(route.method, route.path, gate.guard(route))
     app.router.fallback = _fallback(gate, routes)
+
+    @app.on_start
+    async def open_topics(app: Application) -> None:
+        try:
+            await topics.open()
+        except StorageError as exc:
+            # A disk that is full at start may have space later; the queues work without this.
+            logger.error("the topics could not be put right: start again", error=str(exc))
+
     return app
 
 

@@ -24,7 +24,8 @@ async def read_body(request: Request, limit: int) -> bytes:
             raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
         if int(stated) > limit:
             raise _too_large(limit)
-        return await request.read() or b""
+        content = request.content
+        return await content.read() if content is not None else b""
     except MessageAborted:
         # Nobody reads the answer, but it is no error of the server's.
         raise Refused(HTTPStatus.BAD_REQUEST, "the request ended before its body did") from None

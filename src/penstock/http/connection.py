@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from http import HTTPStatus
-from typing import Any
+from typing import Any, cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import uvicorn
+from blacksheep import Application, Response
+from uvicorn.server import ServerState
+
+from penstock.http.exchange import Exchange, IncomingRequest
 
 __all__ = ["Connection"]
 
@@ -15,11 +20,12 @@ MAX_HEAD_BYTES = 64 * 1024
 LINGER_SECONDS = 1.0
 
 
-class Connection(HttpToolsProtocol):
-    """uvicorn's, with three more bounds, and deaf to upgrades.
+class Connection(asyncio.Protocol):
+    """HTTP/1.1, for uvicorn's server and a BlackSheep application.
 
     - A head (request line and headers) of more than `MAX_HEAD_BYTES` is answered with 431.
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
+    - Requests that come before the one ahead of them is answered wait for their turn, unread.
     - Where the answer is out before the request is in (413, 401), the connection ends after a
       moment in which the rest is thrown away: closing at once would take the answer from a client
       that is still sending.
@@ -27,105 +33,280 @@ class Connection(HttpToolsProtocol):
       every first request, and the parser would take the body for the beginning of that protocol.
     """
 
-    def __init__(self, *args: Any, **named: Any) -> None:
-        super().__init__(*args, **named)
-        self._receiving_since: float | None = None
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        assert isinstance(config.app, Application)
+        self._app: Application = config.app
+        self._server = server_state
+        self._limit = config.limit_concurrency or 0
+        self._keep_alive_seconds = config.timeout_keep_alive
+        self._loop = _loop or asyncio.get_running_loop()
+        self._parser = self._new_parser()
+        self._transport: asyncio.Transport
+        self._is_reading = True
+        self._drained: asyncio.Future[None] | None = None
+        # The request that is coming in.
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._head_bytes = 0
+        self._receiving_since: float | None = None
+        # The last one that came in, and those that wait until the ones ahead are answered.
+        self._exchange: Exchange | None = None
+        self._waiting: deque[Exchange] = deque()
+        self._idle_since: float | None = None
         self._is_lingering = False
+        self._common: list[tuple[bytes, bytes]] = []
+        self._head_starts: dict[int, bytes] = {}
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._receiving_since = self.loop.time()
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # What follows a request that closes the connection must not cost it its answer.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's do not derive from asyncio's.
+        self._transport = cast(asyncio.Transport, transport)
+        self._server.connections.add(self)  # type: ignore[arg-type]
+        self._receiving_since = self._loop.time()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._server.connections.discard(self)
+        if self._exchange is not None:
+            self._exchange.leave()
+        for exchange in self._waiting:
+            exchange.leave()
+        self.resume_writing()
+
+    def eof_received(self) -> None:
+        """Half closed: whoever sends no more may still read."""
 
     def data_received(self, data: bytes) -> None:
         if self._is_lingering:
             return
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._pass_over_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._is_in_head = False
-            self._is_lingering = True
-            self.send_400_response("Invalid HTTP request received.")
+            self._refuse_now(HTTPStatus.BAD_REQUEST)
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
+    def pause_writing(self) -> None:
+        self._drained = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
+
+    # What the parser says.
+
     def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._receiving_since = self.loop.time()
+        self._url = b""
+        self._headers = []
+        self._receiving_since = self._loop.time()
         self._is_in_head = True
         self._head_bytes = 0
 
+    def on_url(self, part: bytes) -> None:
+        self._url += part
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name.lower(), value))
+
     def on_headers_complete(self) -> None:
         self._is_in_head = False
-        if not self.parser.should_upgrade():
-            super().on_headers_complete()
+        parser = self._parser
+        if parser.should_upgrade():
+            return
+        url = httptools.parse_url(self._url)
+        path = url.path
+        if path is None or not path.isascii():
+            raise ValueError("not a path")
+        method = parser.get_method().decode("ascii")
+        request = IncomingRequest.incoming(method, path, url.query or b"", self._headers)
+        is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
+        exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
+        expect = request.get_first_header(b"expect")
+        exchange.expects_continue = expect is not None and expect.lower() == b"100-continue"
+        ahead, self._exchange = self._exchange, exchange
+        if ahead is None or ahead.is_answered:
+            self._start(exchange)
+        else:
+            self.pause_reading()
+            self._waiting.append(exchange)
+
+    def on_body(self, part: bytes) -> None:
+        if not self._parser.should_upgrade() and not self._current.is_answered:
+            self._current.add(part)
 
     def on_message_complete(self) -> None:
-        if not self.parser.should_upgrade():
+        if not self._parser.should_upgrade():
             self._receiving_since = None
-            super().on_message_complete()
+            if not self._current.is_answered:
+                self._current.end()
+
+    @property
+    def _current(self) -> Exchange:
+        assert self._exchange is not None
+        return self._exchange
 
     def _pass_over_upgrade(self, rest: bytes) -> None:
         """Read the request anew without the offer; ``rest`` is what follows its head."""
-        method = self.parser.get_method()
+        method = self._parser.get_method()
         if method == b"CONNECT":
-            self._is_lingering = True
-            self.send_400_response("This server is no proxy.")
+            self._refuse_now(HTTPStatus.BAD_REQUEST)
             return
-        version = self.parser.get_http_version().encode()
-        lines = [method + b" " + self.url + b" HTTP/" + version]
-        for name, value in self.headers:
+        version = self._parser.get_http_version().encode()
+        lines = [method + b" " + self._url + b" HTTP/" + version]
+        for name, value in self._headers:
             if name == b"connection" and b"close" in value.lower():
                 lines.append(b"connection: close")
             elif name not in (b"connection", b"upgrade", b"http2-settings"):
                 lines.append(name + b": " + value)
-        self.parser = httptools.HttpRequestParser(self)
+        self._parser = self._new_parser()
         self.data_received(b"\r\n".join([*lines, b"", b""]) + rest)
 
-    def on_response_complete(self) -> None:
-        # With another request in line, the one that was answered had come in whole.
-        if self.pipeline or not self.cycle.more_body or self.transport.is_closing():
-            super().on_response_complete()
+    # Requests, one after the other.
+
+    def _start(self, exchange: Exchange) -> None:
+        server = self._server
+        if self._limit and max(len(server.connections), len(server.tasks)) >= self._limit:
+            exchange.is_kept_alive = False
+            work = exchange.refuse(Response(HTTPStatus.SERVICE_UNAVAILABLE))
+        else:
+            work = exchange.run(self._app)
+        exchange.task = self._loop.create_task(work)
+        server.tasks.add(exchange.task)
+
+    def ended(self, exchange: Exchange) -> None:
+        if exchange.task is not None:
+            self._server.tasks.discard(exchange.task)
+
+    def answered(self, exchange: Exchange) -> None:
+        """By the exchange whose turn it was."""
+        if self._transport.is_closing():
             return
-        self.server_state.total_requests += 1
+        if not exchange.is_kept_alive:
+            self._transport.close()
+        elif self._waiting:
+            self.resume_reading()
+            self._start(self._waiting.popleft())
+        elif exchange.is_whole:
+            self.resume_reading()
+            self._idle_since = self._loop.time()
+        else:
+            self._linger()
+
+    def _linger(self) -> None:
         self._is_lingering = True
         self._receiving_since = None
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-        self.flow.resume_reading()
-        self.loop.call_later(LINGER_SECONDS, self.transport.close)
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
+        self.resume_reading()
+        self._loop.call_later(LINGER_SECONDS, self._transport.close)
+
+    # What exchanges and the server need.
+
+    def head_start(self, status: int) -> bytes:
+        """The status line, and the headers of every answer."""
+        headers = self._server.default_headers
+        if headers is not self._common:
+            # The server makes a new list of them once a second.
+            self._common = headers
+            self._head_starts.clear()
+        start = self._head_starts.get(status)
+        if start is None:
+            line = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode()
+            start = line + b"".join(b"%b: %b\r\n" % header for header in headers)
+            self._head_starts[status] = start
+        return start
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the client reads slower than it is answered."""
+        return self._drained is not None
+
+    async def drained(self) -> None:
+        if self._drained is not None:
+            await self._drained
+
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self._transport.is_closing():
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def shutdown(self) -> None:
+        """After the answer that is owed, if one is."""
+        if self._exchange is None or self._exchange.is_answered:
+            self._transport.close()
+        else:
+            self._exchange.is_kept_alive = False
 
     def close_if_slow(self, seconds: float) -> None:
+        """To be called now and then; ``seconds`` is the time for a request to arrive."""
+        now = self._loop.time()
+        if self._idle_since is not None and now - self._idle_since > self._keep_alive_seconds:
+            self._transport.close()
+            return
         since = self._receiving_since
-        if since is None or self.loop.time() - since <= seconds:
+        if since is None or now - since <= seconds:
             return
         if self._owes_an_answer():
             # Its next request is not read before that, so that the delay is ours.
-            self._receiving_since = self.loop.time()
+            self._receiving_since = now
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def _owes_an_answer(self) -> bool:
         """Whether a request before the one that is arriving has not been answered yet."""
-        if self.pipeline:
+        if self._waiting:
             return True
-        return self._is_in_head and self.cycle is not None and not self.cycle.response_complete
+        return self._is_in_head and self._exchange is not None and not self._exchange.is_answered
 
     def _refuse(self, status: HTTPStatus) -> None:
+        """The request that is arriving, unless another answer is under way."""
+        exchange = self._exchange
         is_first = not self._owes_an_answer()
-        has_begun = not self._is_in_head and self.cycle is not None and self.cycle.response_started
+        has_begun = not self._is_in_head and exchange is not None and exchange.has_begun
+        if is_first and (not has_begun or self._current.is_answered):
+            self._refuse_now(status)
+            return
         self._receiving_since = None
         self._is_in_head = False
-        if is_first and (not has_begun or self.cycle.response_complete):
-            self.transport.write(
-                f"HTTP/1.1 {int(status)} {status.phrase}\r\n"
-                "content-length: 0\r\nconnection: close\r\n\r\n".encode()
-            )
         self._is_lingering = True
-        self.transport.close()
+        self._transport.close()
+
+    def _refuse_now(self, status: HTTPStatus) -> None:
+        self._receiving_since = None
+        self._is_in_head = False
+        self._is_lingering = True
+        self._transport.write(
+            f"HTTP/1.1 {int(status)} {status.phrase}\r\n"
+            "content-length: 0\r\nconnection: close\r\n\r\n".encode()
+        )
+        self._transport.close()

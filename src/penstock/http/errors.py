@@ -11,7 +11,15 @@ import msgspec
 from penstock import errors
 from penstock.core.message import to_datetime
 
-__all__ = ["Problem", "Refusal", "Refused", "error_body", "problem_body", "status_of"]
+__all__ = [
+    "Problem",
+    "Refusal",
+    "Refused",
+    "error_body",
+    "problem_body",
+    "status_of",
+    "unauthorized",
+]
 
 # By the nearest class in the error tree.
 _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
@@ -38,6 +46,12 @@ class Refused(Exception):
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
+
+
+def unauthorized(message: str) -> Refused:
+    """401, with the two ways to say who one is."""
+    challenge = b'Basic realm="penstock", Bearer realm="penstock"'
+    return Refused(HTTPStatus.UNAUTHORIZED, message, {b"WWW-Authenticate": challenge})
 
 
 def status_of(error: errors.PenstockError) -> HTTPStatus:

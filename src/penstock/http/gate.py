@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -11,15 +12,16 @@ from typing import NamedTuple, cast
 import msgspec
 import structlog
 from blacksheep import Content, Request, Response
-from prometheus_client import Histogram
 
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
 from penstock.http.auth import Authenticator
-from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of
+from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
 from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
+from penstock.http.request_log import RequestLog
+from penstock.http.request_times import RequestTimes, Times
 from penstock.http.user import Role, User
 
 __all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
@@ -90,14 +92,19 @@ class Gate:
         *,
         authenticator: Authenticator,
         limits: dict[str, RateLimit],
-        seconds: Histogram,
+        times: RequestTimes,
+        log: RequestLog,
         clock: Clock,
     ) -> None:
         self._authenticator = authenticator
         self._clock = clock
         self._limits = limits
         self._user_limits: dict[str, tuple[int, RateLimit]] = {}
-        self._seconds = seconds
+        self._times = times
+        self._log = log
+        # Made by counting on from a random number: that is enough to tell requests apart.
+        self._id_prefix = secrets.token_hex(10)
+        self._id_numbers = itertools.count()
 
     def guard(self, route: Route) -> Handler:
         refuse = self._error
@@ -105,10 +112,11 @@ class Gate:
             refuse = self._problem
         elif route.says_success:
             refuse = self._refusal
+        times: dict[int, Times] = {}  # by status
 
         async def guarded(request: Request) -> Response:
             began = time.perf_counter()
-            request_id = _request_id(request)
+            request_id = _given_id(request) or self._next_id()
             try:
                 await self._admit(request, route)
                 response = await route.handler(request)
@@ -131,7 +139,19 @@ class Gate:
                 status = HTTPStatus.INTERNAL_SERVER_ERROR
                 response = refuse(status, message, "internal_error", request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
-            self._tell(request, route, response.status, request_id, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            number = response.status
+            if number not in times:
+                times[number] = self._times.of(route.method, route.path, number)
+            times[number].add(seconds)
+            self._log.add(
+                request_id=request_id,
+                method=route.method,
+                path=route.path,
+                group=request.get_first_header(b"consumergroup"),
+                status=number,
+                seconds=seconds,
+            )
             return response
 
         # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
@@ -142,13 +162,11 @@ class Gate:
     async def _admit(self, request: Request, route: Route) -> None:
         if route.role is not None:
             header = request.get_first_header(b"authorization")
-            user = await self._authenticator.identify(header) if header else None
+            user = self._authenticator.recall(header) if header else None
+            if user is None and header:
+                user = await self._authenticator.identify(header)
             if user is None:
-                raise Refused(
-                    HTTPStatus.UNAUTHORIZED,
-                    "name and password by HTTP Basic, or a valid token, are needed",
-                    {b"WWW-Authenticate": b'Basic realm="penstock", Bearer realm="penstock"'},
-                )
+                raise unauthorized("name and password by HTTP Basic, or a valid token, are needed")
             if user.role < route.role:
                 raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
             if user.requests_per_second > 0 and not self._admits(user):
@@ -172,21 +190,8 @@ class Gate:
             self._user_limits[user.id] = (user.requests_per_second, limit)
         return limit.admits()
 
-    def _tell(
-        self, request: Request, route: Route, status: int, request_id: str, seconds: float
-    ) -> None:
-        self._seconds.labels(route.method, route.path, str(status)).observe(seconds)
-        if logger.is_enabled_for(20):
-            group = request.get_first_header(b"consumergroup")
-            logger.info(
-                "request",
-                request_id=request_id,
-                method=route.method,
-                path=route.path,
-                group=group.decode("latin-1")[:50] if group else None,
-                status=status,
-                milliseconds=round(seconds * 1000, 2),
-            )
+    def _next_id(self) -> str:
+        return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
     def _error(
         self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
@@ -217,11 +222,11 @@ def _path(request: Request) -> str:
     return request.url.path.decode("utf-8", "replace")
 
 
-def _request_id(request: Request) -> str:
+def _given_id(request: Request) -> str | None:
     for name in (b"x-request-id", b"x-correlation-id"):
         given = request.get_first_header(name)
         if given and len(given) <= _MAX_ID_CHARACTERS:
             text = given.decode("latin-1")
             if text.isascii() and text.isprintable():
                 return text
-    return secrets.token_hex(16)
+    return None

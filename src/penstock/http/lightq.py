@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
@@ -20,9 +21,17 @@ from penstock.core.limits import (
     DEAD_LETTER_SUFFIX,
     MAX_BODY_BYTES,
     MAX_PRIORITY,
+    NANOSECONDS,
     check_name,
 )
-from penstock.core.message import DEFAULT_CONTENT_TYPE, Message, NewMessage, PublishedMessage
+from penstock.core.message import (
+    DEFAULT_CONTENT_TYPE,
+    Message,
+    NewMessage,
+    PublishedMessage,
+    parse_message_id,
+)
+from penstock.core.publishing import PublishResult
 from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
 from penstock.http.auth import Role
@@ -61,9 +70,10 @@ class LightQ:
 
     async def push(self, request: Request) -> Response:
         group = _group(request)
-        content = _text(await read_body(request, MAX_BODY_BYTES))
-        message = _new_message(request, content)
-        [published] = await self._publish(group, [message])
+        body = await read_body(request, MAX_BODY_BYTES)
+        content = _text(body)
+        message = _new_message(request, body)
+        published = (await self._publish(group, [message]))[0]
         return answer(_OK, _pushed(published, content, message.priority))
 
     async def batch_push(self, request: Request) -> Response:
@@ -71,7 +81,7 @@ class LightQ:
         contents = _json(await read_body(request, _BATCH_BYTES), list[str])
         if not contents:
             raise InvalidArgument("the array is empty: send at least one content")
-        messages = [_new_message(request, _checked(content)) for content in contents]
+        messages = [_new_message(request, _checked(content).encode()) for content in contents]
         published = await self._publish(group, messages)
         return answer(
             _OK,
@@ -81,12 +91,12 @@ class LightQ:
             ],
         )
 
-    async def _publish(self, group: str, messages: list[NewMessage]) -> list[PublishedMessage]:
+    async def _publish(self, group: str, messages: list[NewMessage]) -> PublishResult:
         try:
-            return list(await self._broker.publish(group, messages))
+            return await self._broker.publish(group, messages)
         except QueueNotFound:
             await self._create(group)
-            return list(await self._broker.publish(group, messages))
+            return await self._broker.publish(group, messages)
 
     async def _create(self, group: str) -> None:
         settings = self._settings
@@ -116,12 +126,12 @@ class LightQ:
         count = _number(request, "count", 10, low=1, high=_BATCH_LIMIT)
         return answer(_OK, await self._pop(_group(request), count))
 
-    async def _pop(self, group: str, count: int) -> list[dict[str, object]]:
+    async def _pop(self, group: str, count: int) -> list[_Stored]:
         try:
             deliveries = await self._broker.receive(group, limit=count)
         except QueueNotFound:
             return []
-        return [_message(delivery) for delivery in deliveries]
+        return [_stored(delivery) for delivery in deliveries]
 
     async def ack(self, request: Request) -> Response:
         [outcome] = await self._ack(_group(request), [_id(request)])
@@ -130,18 +140,20 @@ class LightQ:
         return Response(_OK)
 
     async def batch_ack(self, request: Request) -> Response:
+        group = _group(request)
         ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
-        outcomes = await self._ack(_group(request), ids) if ids else []
+        outcomes = await self._ack(group, ids) if ids else []
         return answer(_OK, sum(outcome is not Outcome.NOT_FOUND for outcome in outcomes))
 
     async def _ack(self, group: str, ids: list[str]) -> list[Outcome]:
+        # What is no id might be a receipt, which this API does not know.
+        known = [id for id in ids if parse_message_id(id) is not None]
         try:
-            known = [i for i, m in zip(ids, await self._broker.find(group, ids), strict=True) if m]
             outcomes = iter(await self._broker.ack(group, known) if known else [])
         except QueueNotFound:
             return [Outcome.NOT_FOUND] * len(ids)
         is_known = set(known)
-        return [next(outcomes) if i in is_known else Outcome.NOT_FOUND for i in ids]
+        return [next(outcomes) if id in is_known else Outcome.NOT_FOUND for id in ids]
 
     async def nack(self, request: Request) -> Response:
         group, id = _group(request), _id(request)
@@ -175,7 +187,7 @@ class LightQ:
             _OK,
             [
                 {
-                    **_message(one.message),
+                    **msgspec.to_builtins(_stored(one.message)),
                     "consumerGroup": group,
                     "consumed": one.is_settled,
                     "deliveryCount": one.deliveries,
@@ -283,12 +295,12 @@ def _json(body: bytes, kind: type[list[str]]) -> list[str]:
         raise InvalidArgument(f"the body is not a JSON array of strings: {exc}") from None
 
 
-def _new_message(request: Request, content: str) -> NewMessage:
+def _new_message(request: Request, body: bytes) -> NewMessage:
     priority = _header(request, b"priority")
     scheduled = _header(request, b"scheduledat")
     content_type = _header(request, b"content-type")
     return NewMessage(
-        body=content.encode(),
+        body=body,
         content_type=content_type.decode("latin-1") if content_type else DEFAULT_CONTENT_TYPE,
         priority=(
             0
@@ -313,33 +325,40 @@ def _time(text: str) -> datetime:
 def _moment(time_ns: int | None) -> str | None:
     if time_ns is None:
         return None
-    moment = datetime.fromtimestamp(time_ns // 1_000_000 / 1000, UTC).replace(tzinfo=None)
-    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+    second, nanoseconds = divmod(time_ns, NANOSECONDS)
+    milliseconds = nanoseconds // 1_000_000
+    return f"{_second(second)}.{milliseconds:03}" if milliseconds else _second(second)
 
 
-def _pushed(published: PublishedMessage, content: str, priority: int) -> dict[str, object]:
-    return {
-        "id": published.id,
-        "content": content,
-        "createdAt": _moment(published.created_at_ns),
-        "priority": priority,
-    }
+@lru_cache
+def _second(time: int) -> str:
+    # Many messages share one.
+    return datetime.fromtimestamp(time, UTC).replace(tzinfo=None).isoformat()
 
 
-def _message(message: Message) -> dict[str, object]:
-    return {
-        "id": message.id,
-        "content": message.body.decode("utf-8", "replace"),
-        "createdAt": _moment(message.created_at_ns),
-        "priority": message.priority,
-    }
+class _Stored(msgspec.Struct, rename="camel"):
+    """A message, as push and pop answer it."""
+
+    id: str
+    content: str
+    created_at: str | None
+    priority: int
+
+
+def _pushed(published: PublishedMessage, content: str, priority: int) -> _Stored:
+    return _Stored(published.id, content, _moment(published.created_at_ns), priority)
+
+
+def _stored(message: Message) -> _Stored:
+    content = message.body.decode("utf-8", "replace")
+    return _Stored(message.id, content, _moment(message.created_at_ns), message.priority)
 
 
 def _letter(group: str, message: Message) -> dict[str, object]:
     letter = message.dead_letter
     assert letter is not None
     return {
-        **_message(message),
+        **msgspec.to_builtins(_stored(message)),
         "consumerGroup": group,
         "deliveryCount": letter.deliveries,
         "failedAt": _moment(letter.failed_at_ns),

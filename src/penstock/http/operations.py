@@ -25,10 +25,13 @@ _NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"}
 _TEXT = {"type": "string"}
 _TIME = {"type": ["string", "null"], "description": "UTC, without a zone."}
 _TEXTS = {"type": "array", "items": _TEXT}
+_SOME_TEXTS = {**_TEXTS, "minItems": 1}
 _NUMBER = {"type": "integer"}
 
 _GROUP = Parameter("consumerGroup", "header", "The queue.", _NAME, required=True)
-_ID = Parameter("id", "query", "The message's id.", _TEXT, required=True)
+_ID = Parameter(
+    "id", "query", "The message's id.", {"type": "string", "minLength": 1}, required=True
+)
 _PRIORITY = Parameter(
     "priority", "header", "Higher first.", {"type": "integer", "minimum": 0, "maximum": 10}
 )
@@ -51,7 +54,7 @@ _LETTER = {
     "lastReason": _TEXT,
 }
 _SUBSCRIBER = {
-    "username": _TEXT,
+    "username": _NAME,
     "role": {"enum": ["USER", "ADMIN"]},
     "rateLimit": _NUMBER,
 }
@@ -151,7 +154,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         _LIGHTQ,
         _ok("How many.", _NUMBER),
         (_GROUP,),
-        Body({JSON: _TEXTS}),
+        Body({JSON: _SOME_TEXTS}),
         _BASIC,
     ),
     ("POST", "/queue/batch/push"): Operation(
@@ -159,7 +162,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
         _LIGHTQ,
         _ok("They are stored.", _array(_MESSAGE)),
         (_GROUP, _PRIORITY, _SCHEDULED),
-        Body({JSON: _TEXTS}),
+        Body({JSON: _SOME_TEXTS}),
         _PUSH,
     ),
     ("GET", "/queue/batch/pop"): Operation(

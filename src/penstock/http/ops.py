@@ -21,6 +21,7 @@ from penstock.logs import LEVELS, Level, level, set_level
 __all__ = ["Ops"]
 
 _LEVEL_NAMES: dict[str, Level] = {name.upper(): name for name in LEVELS} | {"WARN": "warning"}
+_OPENNESS = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -118,6 +119,16 @@ class _Figures:
             "What happened to messages of a subscription",
             labels=[*labels, "event"],
         )
+        calls = CounterMetricFamily(
+            "penstock_callback_calls",
+            "Callbacks since the server started, by whether they were answered well",
+            labels=[*labels, "result"],
+        )
+        circuit = GaugeMetricFamily(
+            "penstock_callback_circuit_open",
+            "1 while callbacks are held back after repeated failures, 0.5 while one is tried",
+            labels=labels,
+        )
         for queue in self._queues:
             messages.add_metric([queue.name], queue.messages)
             size.add_metric([queue.name], queue.bytes)
@@ -131,4 +142,9 @@ class _Figures:
                     went.add_metric([*names, event], getattr(one, event))
                 for event in ("expired", "dead_lettered", "replayed", "discarded", "purged"):
                     went.add_metric([*names, event], getattr(one, event))
-        yield from (messages, size, letters, unsettled, age, went)
+                callback = one.callback
+                if callback is not None:
+                    calls.add_metric([*names, "success"], callback.calls - callback.failures)
+                    calls.add_metric([*names, "failure"], callback.failures)
+                    circuit.add_metric(names, _OPENNESS[callback.circuit])
+        yield from (messages, size, letters, unsettled, age, went, calls, circuit)

@@ -9,6 +9,7 @@ import msgspec
 from blacksheep import Request, Response
 
 from penstock.errors import InvalidArgument, UserExists
+from penstock.http.api.topics import Topics
 from penstock.http.body import read_body
 from penstock.http.gate import Route, answer
 from penstock.http.user import Role, User
@@ -33,8 +34,9 @@ class NewSubscriber(
 class Subscribers:
     """Handlers, one a method and path."""
 
-    def __init__(self, users: Users) -> None:
+    def __init__(self, users: Users, topics: Topics) -> None:
         self._users = users
+        self._topics = topics
 
     def routes(self) -> list[Route]:
         path = "/admin/subscribers"
@@ -65,7 +67,7 @@ class Subscribers:
 
     async def remove(self, request: Request) -> Response:
         name = (request.route_values or {}).get("username") or ""
-        await self._users.remove(name)
+        await self._topics.forget(await self._users.remove(name))
         return Response(HTTPStatus.NO_CONTENT)
 
 

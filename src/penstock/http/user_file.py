@@ -77,7 +77,7 @@ class UserFile:
         )
 
     def write(self, records: UserRecords) -> None:
-        """On the disk when it returns. Raises `StorageError`, and then it has not happened."""
+        """On the disk when it returns. Raises `StorageError`; then the next start finds either."""
         path = self._path
         if path is None:
             return

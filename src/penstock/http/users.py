@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
-from penstock.errors import InvalidArgument, InvalidName, UserExists, UserNotFound
+from penstock.errors import Conflict, InvalidArgument, InvalidName, UserExists, UserNotFound
 from penstock.http.passwords import Passwords, hash_password, is_password
 from penstock.http.user import Role, User, new_id, new_stamp
 from penstock.http.user_file import FILE_NAME, UserFile, UserRecords
@@ -18,11 +18,12 @@ from penstock.settings import Settings
 
 __all__ = ["Users", "open_users"]
 
+MAX_USERS = 10_000  # the file is written as a whole
 _EMAIL = re.compile(r"[^@\s:]{1,64}@[^@\s:]{1,189}")
 
 
 class Users:
-    """Looked up by name and by id. A change is on the disk before it counts, or has not happened.
+    """Looked up by name and by id. A change is on the disk before it counts, and is all or nothing.
 
     Of two users of one name, one of the settings and one that was added, the former is meant.
     """
@@ -66,7 +67,7 @@ class Users:
     ) -> User:
         """``permit`` raises if the user may not be added; it is asked when nothing can change.
 
-        Raises `InvalidName`, `UserExists` or `TooManyPasswords`.
+        Raises `InvalidName`, `UserExists`, `TooManyPasswords`, or `Conflict` for too many users.
         """
         username = _checked(username)
         permit()
@@ -140,6 +141,8 @@ class Users:
     def _check_free(self, username: str) -> None:
         if self.get(username) is not None:
             raise UserExists(f"there is a user {username!r} already: choose another name")
+        if len(self._records.stored) >= MAX_USERS:
+            raise Conflict(f"there are {MAX_USERS} users already: remove some")
 
     def _changeable(self, username: str) -> User:
         user = self.get(username)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from penstock.core.callback import CallbackTarget
+from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
@@ -262,6 +262,12 @@ class Store(Protocol):
         """The lowest indexes that wait for other subscriptions."""
         ...
 
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        """For each message the subscriptions that it still waits for; none if it is not held."""
+        ...
+
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         """Of one queue, or of all of them by name."""
         ...
@@ -272,11 +278,10 @@ class Store(Protocol):
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> int:
+    ) -> News:
         """Sleep until messages came within reach of the subscription, new ones or again.
 
-        Gives a number that stands for all that came so far: the next call's `seen`. The same one
-        when the time was up first; 0 has seen nothing.
+        `seen` is that of the news before, which is also what comes when the time was up first.
         """
         ...
 

@@ -17,7 +17,7 @@ from penstock.core import (
     retention,
     settling,
 )
-from penstock.core.callback import CallbackTarget
+from penstock.core.callback import CallbackTarget, News
 from penstock.core.events import Event
 from penstock.core.filters import Filter, Match, compile_filter
 from penstock.core.machine import Machine, Place
@@ -26,7 +26,7 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats, queue_stats
+from penstock.core.stats import QueueStats, news_of, queue_stats
 from penstock.core.subscription import Subscription, cut
 from penstock.core.telling import tell
 from penstock.errors import (
@@ -449,6 +449,13 @@ class EmbeddedStore:
                 break
         return found
 
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        self._now()
+        reader = self.machine.subscription(queue, subscription)
+        return [reader.blockers(index) for index in indexes]
+
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         now_ns = self._now()
         if queue is not None:
@@ -464,10 +471,11 @@ class EmbeddedStore:
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> int:
+    ) -> News:
         self._now()
         reader = self.machine.subscription(queue, subscription)
-        return await self._waiters.wait_news(reader, seen, timeout_seconds)
+        await self._waiters.wait_news(reader, seen, timeout_seconds)
+        return news_of(reader, self._now())
 
     async def callbacks(self) -> list[CallbackTarget]:
         self._now()
@@ -477,6 +485,7 @@ class EmbeddedStore:
                 subscription=reader.name,
                 callback=reader.config.callback,
                 backoff=reader.config.backoff,
+                paused=reader.config.paused,
                 secrets=reader.secrets,
             )
             for reader in self.machine.subscriptions.values()

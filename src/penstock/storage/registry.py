@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -27,10 +28,12 @@ async def open_store(
     cache_bytes: int | None = None,
     clock: Clock | None = None,
     rng: Random | None = None,
+    observe_sync: Callable[[float], None] | None = None,
 ) -> Store:
     """``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
 
-    ``sync`` is ``always``, ``interval`` or ``never``. Raises `UnknownBackend`, `StorageError` for
+    ``sync`` is ``always``, ``interval`` or ``never``. ``observe_sync`` is told the seconds of every
+    sync of the disk, from another thread. Raises `UnknownBackend`, `StorageError` for
     a directory that cannot be used, and whatever the backend raises at start.
     """
     if not isinstance(url, str):
@@ -45,7 +48,7 @@ async def open_store(
             raise UnknownBackend(
                 f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
             )
-        return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng)
+        return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng, observe_sync)
     raise UnknownBackend(
         f"no backend serves {url!r}: use memory:, wal:<directory>, or the path of a directory"
     )
@@ -66,6 +69,7 @@ async def _open_wal(
     cache_bytes: int | None,
     clock: Clock | None,
     rng: Random | None,
+    observe_sync: Callable[[float], None] | None,
 ) -> Store:
     from penstock.storage.wal.log import (
         DEFAULT_SEGMENT_BYTES,
@@ -93,7 +97,7 @@ async def _open_wal(
     check_whole("cache_bytes", cache_bytes, 0)
     try:
         store = await WalStore.open(
-            _disk_files(path),
+            _disk_files(path, observe_sync),
             clock=clock,
             rng=rng,
             sync=mode,
@@ -106,11 +110,11 @@ async def _open_wal(
     return store
 
 
-def _disk_files(path: str) -> DiskFiles:
+def _disk_files(path: str, observe_sync: Callable[[float], None] | None) -> DiskFiles:
     from penstock.storage.wal.files import DiskFiles
 
     try:
-        return DiskFiles(Path(path).expanduser())
+        return DiskFiles(Path(path).expanduser(), observe_sync=observe_sync)
     except (ValueError, RuntimeError) as exc:  # no path at all; a home that nobody has
         raise _unusable(path, exc) from exc
 

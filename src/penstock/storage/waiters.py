@@ -84,8 +84,8 @@ class Waiters:
             self._leave(line, waiter)
         return True
 
-    async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> int:
-        """Until `Subscription.news` is another number than ``seen``; gives that number."""
+    async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> None:
+        """Until `Subscription.news` is another number than ``seen``, or the time is up."""
         if reader.news == seen:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             watcher = _Watcher(reader, seen, waiter)
@@ -99,7 +99,6 @@ class Waiters:
                 watchers.remove(watcher)
                 if not watchers:
                     self._watchers.pop(reader.queue.id, None)
-        return reader.news
 
     def _line(self, reader: Subscription) -> _Line:
         lines = self._lines.setdefault(reader.queue.id, {})

@@ -133,7 +133,7 @@ def test_held_messages_are_listed_and_can_be_released(api: Api, queue: str) -> N
     fill(api, queue, 3)
     path = f"{queue}/subscriptions/child"
 
-    assert api.get(f"{path}/held?limit=2").json == {"indexes": [0, 1]}
+    assert api.get(f"{path}/held?limit=2").json["indexes"] == [0, 1]
     assert indexes(api, queue, "child") == []
     assert api.post(f"{path}/release", {"indexes": [1]}).status == 204
     assert indexes(api, queue, "child") == [1]
@@ -166,3 +166,34 @@ def test_one_that_is_there_with_other_settings_is_refused(api: Api, queue: str) 
     assert api.send("PUT", f"{queue}/subscriptions/default").status == 200
     assert api.call("PUT", path, {"name": "s"}).status == 400
     assert api.call("PUT", f"{queue}/subscriptions/bad.name").json["code"] == "invalid_name"
+
+
+def test_held_messages_say_what_they_wait_for(api: Api, queue: str) -> None:
+    for name, after in (("a", []), ("b", ["a", "default"])):
+        api.post(f"{queue}/subscriptions", {"name": name, "after": after})
+    fill(api, queue, 1)
+
+    held = api.get(f"{queue}/subscriptions/b/held").json
+    assert held == {"indexes": [0], "messages": [{"index": 0, "waits_for": ["a", "default"]}]}
+
+
+def test_the_graph_shows_who_waits_for_whom(api: Api, user: Api, queue: str) -> None:
+    api.post(f"{queue}/subscriptions", {"name": "late", "after": ["default"]})
+
+    graph = user.get(f"{queue}/graph").json
+    assert [one["name"] for one in graph["subscriptions"]] == ["default", "late"]
+    assert graph["dependencies"] == [
+        {"before": "default", "after": "late", "on_dead_parent": "hold"}
+    ]
+
+
+def test_a_filter_is_tried_before_anybody_subscribes_with_it(
+    api: Api, user: Api, queue: str
+) -> None:
+    fill(api, queue, 5)
+
+    found = user.post(f"{queue}/filter/test", {"filter": "body >= 3", "last": 3})
+    assert (found.status, found.json) == (200, {"tested": 3, "matched": [3, 4], "failed": []})
+    wrong = user.post(f"{queue}/filter/test", {"filter": "body >="})
+    assert (wrong.status, wrong.json["code"]) == (400, "invalid_filter")
+    assert user.post(f"{queue}/filter/test", {"filter": "true", "last": 1001}).status == 400

@@ -5,15 +5,27 @@ Everything here answers with ``success`` and ``message``.
 
 from __future__ import annotations
 
+from penstock.http.api.consumers import Consumers
 from penstock.http.api.login import Login
+from penstock.http.api.producers import Producers
+from penstock.http.api.topics import Topics
+from penstock.http.api.users import UserCalls
 from penstock.http.auth import Authenticator
 from penstock.http.gate import Route
 from penstock.http.tokens import Tokens
 from penstock.http.users import Users
+from penstock.settings import Settings
 
-__all__ = ["api_routes"]
+__all__ = ["Topics", "api_routes"]
 
 
-def api_routes(users: Users, authenticator: Authenticator, tokens: Tokens) -> list[Route]:
-    routes = [*Login(users, authenticator, tokens).routes()]
+def api_routes(
+    topics: Topics, users: Users, authenticator: Authenticator, tokens: Tokens, settings: Settings
+) -> list[Route]:
+    routes = [
+        *Producers(topics).routes(),
+        *Consumers(topics, users).routes(),
+        *UserCalls(users, authenticator, settings).routes(),
+        *Login(users, authenticator, tokens).routes(),
+    ]
     return [route._replace(says_success=True) for route in routes]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
-
 from blacksheep import Request, Response
 
 from penstock.errors import InvalidArgument, StorageError, UserNotFound
 from penstock.http.api.forms import Done, Form, Password, done, read_form
 from penstock.http.auth import Authenticator
-from penstock.http.errors import Refusal, Refused
+from penstock.http.errors import Refusal, unauthorized
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.tokens import Tokens
@@ -75,7 +73,7 @@ class Login:
     async def _user(self, form: Credentials) -> User:
         user = await self._authenticator.check(form.who(), form.password)
         if user is None:
-            raise Refused(HTTPStatus.UNAUTHORIZED, "name or password are wrong")
+            raise unauthorized("name or password are wrong")
         return user
 
 

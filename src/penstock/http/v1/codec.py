@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.graph import HeldMessage
 from penstock.core.lifecycle import Kind, LifecycleRun
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_PRIORITY
 from penstock.core.message import (
@@ -41,6 +42,7 @@ __all__ = [
     "NewMessageJson",
     "chunk_json",
     "delivery_json",
+    "letter_json",
     "message_json",
     "new_message",
 ]
@@ -51,9 +53,9 @@ MAX_PAGE = 1000
 MAX_ANSWER_BYTES = 16 * MAX_BODY_BYTES
 
 # The largest whole number that every JSON reader keeps exactly.
-_MAX_NUMBER = 2**53 - 1
+MAX_NUMBER = 2**53 - 1
 
-Index = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
+Index = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 Time = Annotated[datetime, Meta(tz=True)]
 Targets = Annotated[list[str], Meta(max_length=MAX_BATCH_MESSAGES)]
 Start = int | str
@@ -112,8 +114,8 @@ def settings_of(form: msgspec.Struct, config: type[msgspec.Struct]) -> dict[str,
         value = getattr(form, name)
         if value is UNSET:
             continue
-        if isinstance(value, int) and abs(value) > _MAX_NUMBER:
-            raise InvalidArgument(f"{name} is {value}: use at most {_MAX_NUMBER}")
+        if isinstance(value, int) and abs(value) > MAX_NUMBER:
+            raise InvalidArgument(f"{name} is {value}: use at most {MAX_NUMBER}")
         found[name] = value
     return found
 
@@ -292,7 +294,7 @@ def chunk_json(chunk: Chunk, *, include_body: bool) -> list[MessageJson]:
             if body is not None:
                 fields |= _body_field(body)
             if block.letter is not None:
-                fields["dead_letter"] = _letter_json(block.letter)
+                fields["dead_letter"] = letter_json(block.letter)
             forms.append(MessageJson(**fields))
     return forms
 
@@ -311,7 +313,7 @@ def _fields(message: Message) -> dict[str, Any]:
     fields = _envelope_fields(message.index, message.id, message.created_at_ns, message.envelope)
     fields |= _body_field(message.body)
     if letter is not None:
-        fields["dead_letter"] = _letter_json(letter)
+        fields["dead_letter"] = letter_json(letter)
     return fields
 
 
@@ -338,7 +340,7 @@ def _body_field(body: bytes) -> dict[str, Any]:
         return {"body_base64": body}
 
 
-def _letter_json(letter: DeadLetter) -> DeadLetterJson:
+def letter_json(letter: DeadLetter) -> DeadLetterJson:
     return DeadLetterJson(
         queue=letter.queue,
         subscription=letter.subscription,
@@ -466,7 +468,17 @@ class ReleaseJson(_Form, kw_only=True):
 
 
 class HeldJson(msgspec.Struct, kw_only=True):
+    """`indexes` are those of `messages`, for who wants nothing else."""
+
     indexes: list[int]
+    messages: list[HeldMessage]
+
+
+class FilterTestJson(_Form, kw_only=True):
+    """A filter to be tried on the newest messages."""
+
+    filter: str
+    last: _Count = 100
 
 
 class LettersJson(_Form, kw_only=True):

@@ -12,7 +12,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.http.operation import JSON, Answer, Body, Parameter
-from penstock.http.v1.codec import MAX_PAGE
+from penstock.http.v1.codec import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
     "END",
@@ -45,7 +45,10 @@ LIMIT = Parameter(
     {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": 100},
 )
 START = Parameter(
-    "start", "query", "The first index.", {"type": "integer", "minimum": 0, "default": 0}
+    "start",
+    "query",
+    "The first index.",
+    {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER, "default": 0},
 )
 END = Parameter(
     "end",

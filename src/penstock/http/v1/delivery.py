@@ -11,7 +11,7 @@ from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation
+from penstock.http.operation import JSON, Answer, Operation
 from penstock.http.v1.codec import (
     MAX_ANSWER_BYTES,
     AgainJson,
@@ -24,6 +24,7 @@ from penstock.http.v1.codec import (
     delivery_json,
 )
 from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
+from penstock.http.v1.packed import PACKED, is_wanted, packed_answer, packed_deliveries
 from penstock.http.v1.presence import while_present
 from penstock.http.v1.requests import path_value, read_form
 from penstock.storage import base
@@ -70,6 +71,8 @@ class DeliveryCalls:
             deliveries = await while_present(
                 request, waiting, [], lambda given: self._broker.give_back(queue, given, name)
             )
+        if is_wanted(request):
+            return packed_answer(HTTPStatus.OK, packed_deliveries(deliveries))
         return _deliveries(deliveries)
 
     async def _receive(self, queue: str, name: str, asked: ReceiveJson) -> list[Delivery]:
@@ -140,7 +143,13 @@ def _deliveries(deliveries: list[Delivery]) -> Response:
 _RECEIVE = Operation(
     "Lease the next messages",
     _TAG,
-    gives(DeliveryList, "What there is; empty if the time was up first."),
+    (
+        Answer(
+            200,
+            "What there is; empty if the time was up first.",
+            {JSON: DeliveryList, PACKED: {"type": "string", "format": "binary"}},
+        ),
+    ),
     IN_SUBSCRIPTION,
     form(ReceiveJson, required=False),
     OF_SUBSCRIPTION,

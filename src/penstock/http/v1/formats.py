@@ -9,11 +9,12 @@ from blacksheep import Request
 
 from penstock.errors import MissingExtra
 
-__all__ = ["ARROW", "BATCH", "NDJSON", "load_arrow", "wanted"]
+__all__ = ["ARROW", "BATCH", "NDJSON", "PACKED_BATCH", "load_arrow", "wanted"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 BATCH = "application/vnd.penstock.batch+json"
 NDJSON = "application/x-ndjson"
+PACKED_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
 def wanted(request: Request) -> str | None:

@@ -24,15 +24,22 @@ from penstock.errors import (
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Body, Operation, Parameter
+from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
 from penstock.http.v1.codec import (
     NewBatchJson,
     NewMessageJson,
     PublishedJson,
     new_message,
 )
-from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE, gives
-from penstock.http.v1.formats import ARROW, BATCH, NDJSON, load_arrow
+from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE
+from penstock.http.v1.formats import ARROW, BATCH, NDJSON, PACKED_BATCH, load_arrow
+from penstock.http.v1.packed import (
+    PACKED,
+    is_wanted,
+    packed_answer,
+    published_run,
+    read_packed,
+)
 from penstock.http.v1.requests import decode, path_value, time_of
 from penstock.http.v1.streams import Streams
 
@@ -65,7 +72,9 @@ class Messages:
         stated = request.get_first_header(b"content-type")
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
         if kind == b"application/vnd.penstock.batch+json":
-            messages: Sequence[NewMessage] | NewBatch = await _read_batch(request)
+            messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
+        elif kind == b"application/vnd.penstock.batch+msgpack":
+            messages = read_packed(await _read_many(request))
         elif kind == b"application/x-ndjson":
             messages = await _read_lines(request)
         elif kind == b"application/vnd.apache.arrow.stream":
@@ -75,6 +84,8 @@ class Messages:
         published = await self._broker.publish(
             path_value(request, "queue"), messages, idempotency_key=_idempotency_key(request)
         )
+        if is_wanted(request):
+            return packed_answer(HTTPStatus.CREATED, published_run(published))
         body = PublishedJson(durability=published.durability, messages=list(published))
         return answer(HTTPStatus.CREATED, body)
 
@@ -216,7 +227,13 @@ def _header(name: str, about: str, schema: str = "string", format: str | None = 
 _PUBLISH = Operation(
     "Publish one message, or a batch",
     _TAG,
-    gives(PublishedJson, "All of it is stored, with the durability that is stated.", 201),
+    (
+        Answer(
+            201,
+            "All of it is stored, with the durability that is stated.",
+            {JSON: PublishedJson, PACKED: {"type": "string", "format": "binary"}},
+        ),
+    ),
     (
         *IN_QUEUE,
         _header("Idempotency-Key", "A second request with it is answered as the first was."),
@@ -238,6 +255,7 @@ _PUBLISH = Operation(
             BATCH: NewBatchJson,
             NDJSON: {"type": "string"},
             ARROW: {"type": "string", "format": "binary"},
+            PACKED_BATCH: {"type": "string", "format": "binary"},
         },
         required=False,
     ),
@@ -250,9 +268,9 @@ _PUBLISH = Operation(
         ReservedQueue,
         DiskFull,
     ),
-    "Of any content type but three, the body is one message, which the `Penstock-` headers "
+    "Of any content type but four, the body is one message, which the `Penstock-` headers "
     "complete; `Penstock-Attribute-<name>` is an attribute, its name in lower case. "
     f"`{BATCH}` holds many messages, and so does `{NDJSON}`, one a line, "
-    f"and `{ARROW}`, one a row. "
+    f"`{ARROW}`, one a row, and `{PACKED_BATCH}`. "
     "All of a batch is stored, or nothing.",
 )

@@ -10,6 +10,8 @@ from msgspec import UNSET
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
+from penstock.core.filter_test import FilterTest
+from penstock.core.graph import Graph
 from penstock.core.stats import SubscriptionStats
 from penstock.errors import (
     InvalidDependency,
@@ -28,6 +30,7 @@ from penstock.http.v1.codec import (
     MAX_PAGE,
     DefinedSubscription,
     EnsuredSubscriptionJson,
+    FilterTestJson,
     HeldJson,
     NewSubscriptionJson,
     ReleaseJson,
@@ -57,6 +60,7 @@ _ensured_subscription = msgspec.json.Decoder(EnsuredSubscriptionJson)
 _changes = msgspec.json.Decoder(SubscriptionChangesJson)
 _seek = msgspec.json.Decoder(SeekJson)
 _release = msgspec.json.Decoder(ReleaseJson)
+_filter_test = msgspec.json.Decoder(FilterTestJson)
 
 
 class Subscriptions:
@@ -80,6 +84,8 @@ class Subscriptions:
             Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
             Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
+            Route("GET", "/v1/queues/{queue}/graph", self.graph, operation=_GRAPH),
+            Route("POST", "/v1/queues/{queue}/filter/test", self.test_filter, operation=_TEST),
             Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
             Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]
@@ -144,8 +150,19 @@ class Subscriptions:
 
     async def held(self, request: Request) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
-        indexes = await self._broker.held(*_names(request), limit)
-        return answer(HTTPStatus.OK, HeldJson(indexes=indexes))
+        messages = await self._broker.held_messages(*_names(request), limit)
+        indexes = [message.index for message in messages]
+        return answer(HTTPStatus.OK, HeldJson(indexes=indexes, messages=messages))
+
+    async def graph(self, request: Request) -> Response:
+        return answer(HTTPStatus.OK, await self._broker.graph(path_value(request, "queue")))
+
+    async def test_filter(self, request: Request) -> Response:
+        asked = await read_form(request, _filter_test)
+        found = await self._broker.test_filter(
+            path_value(request, "queue"), asked.filter, asked.last
+        )
+        return answer(HTTPStatus.OK, found)
 
     async def release(self, request: Request) -> Response:
         queue, name = _names(request)
@@ -278,8 +295,25 @@ _ROTATE = Operation(
     OF_SUBSCRIPTION,
     "Each call is signed with this secret and the former one, until the next rotation.",
 )
+_GRAPH = Operation(
+    "Show which subscription waits for which",
+    _TAG,
+    gives(Graph, "The subscriptions, and an edge for each that waits for another."),
+    IN_QUEUE,
+    None,
+    OF_QUEUE,
+)
+_TEST = Operation(
+    "Try a filter on the newest messages",
+    _TAG,
+    gives(FilterTest, "Indexes that match, and those that the filter fails for."),
+    IN_QUEUE,
+    form(FilterTestJson),
+    (*OF_QUEUE, InvalidFilter),
+    "Nobody's progress is touched.",
+)
 _HELD = Operation(
-    "List indexes that wait for other subscriptions",
+    "List messages that wait for other subscriptions, and for which",
     _TAG,
     gives(HeldJson, "The lowest of them."),
     (*IN_SUBSCRIPTION, LIMIT),

@@ -15,8 +15,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -135,10 +136,19 @@ class Files(Protocol):
 
 
 class DiskFiles(Files):
-    """A real directory; it is created, readable by its owner alone, when it does not exist."""
+    """A real directory; it is created, readable by its owner alone, when it does not exist.
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    ``observe_sync`` is told how many seconds each sync of a file took, by the thread that waited.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        observe_sync: Callable[[float], None] | None = None,
+    ) -> None:
         self.path = Path(path)
+        self._observe_sync = observe_sync
         missing = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for created in missing:  # or the whole directory could vanish with the power
@@ -191,10 +201,11 @@ class DiskFiles(Files):
         return buffer if count == size else None
 
     def create(self, name: str) -> WritableFile:
-        return _DiskFile(os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        descriptor = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        return _DiskFile(descriptor, self._observe_sync)
 
     def open(self, name: str) -> WritableFile:
-        return _DiskFile(os.open(self._path(name), os.O_RDWR))
+        return _DiskFile(os.open(self._path(name), os.O_RDWR), self._observe_sync)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(self._path(old), self._path(new))
@@ -271,8 +282,9 @@ class _Descriptor:
 
 
 class _DiskFile(WritableFile):
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, observe_sync: Callable[[float], None] | None) -> None:
         self._descriptor = descriptor
+        self._observe_sync = observe_sync
 
     def write_at(self, offset: int, buffers: Sequence[bytes], *, sync: bool = False) -> None:
         for start in range(0, len(buffers), _MAX_BUFFERS):
@@ -288,7 +300,10 @@ class _DiskFile(WritableFile):
             self.sync()
 
     def sync(self) -> None:
+        began = time.perf_counter()
         _sync_data(self._descriptor)
+        if self._observe_sync is not None:
+            self._observe_sync(time.perf_counter() - began)
 
     def allocate(self, size: int) -> None:
         if hasattr(os, "posix_fallocate"):

@@ -60,6 +60,9 @@ def recover(files: Files, machine: Machine) -> Recovered:
             raise _unreadable(file_name(segment_of(position)), offset_of(position)) from exc
         machine.apply(event, place)
         replayed += 1
+    if not replay.closed:
+        # Deliveries may have been answered that a power loss took out of the log.
+        machine.skip_epochs()
     return Recovered(checkpoint, replay, replayed)
 
 
@@ -122,7 +125,8 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
             timelines.setdefault(event.queue_id, Timeline()).append(
                 event.first, event.at_ns, 0, position_of(segment, offset), length
             )
-    if scan.offset < len(data) and scan.ending is not record.Ending.END:
+    # Space that was never written is damage as well: a finished segment is cut to its last record.
+    if scan.offset < len(data):
         raise CorruptLog(
             f"segment {name} is damaged at offset {scan.offset}, in data that had been synced: "
             "restore the file from a backup, or run `penstock wal repair` to keep what is readable",

@@ -1,0 +1,146 @@
+"""A small receiver of callbacks, and what it received."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Literal
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from penstock.client import InvalidSignature, WebhookVerifier
+from penstock.clock import SystemClock
+from penstock.core.limits import MAX_BODY_BYTES
+from penstock.core.message import to_datetime
+from penstock.errors import InvalidArgument
+
+__all__ = ["Arrival", "Inbox", "Receiver"]
+
+_ATTRIBUTE = "penstock-attribute-"
+_STOP_SECONDS = 2.0
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A call. `verdict` is ``unchecked`` without a secret; `problem` says why it is ``refused``."""
+
+    received_at: datetime
+    verdict: Literal["verified", "refused", "unchecked"]
+    problem: str | None
+    id: str | None
+    queue: str | None
+    subscription: str | None
+    index: int | None
+    deliveries: int | None
+    topic: str | None
+    group_key: str | None
+    attributes: dict[str, str]
+    content_type: str
+    body: str | None
+    body_base64: bytes | None
+
+    @property
+    def content(self) -> bytes:
+        return self.body.encode() if self.body is not None else self.body_base64 or b""
+
+
+Inbox = asyncio.Queue[tuple[Arrival, asyncio.Future[None]]]
+"""What came, and a future to be set once it is printed: the call is answered then."""
+
+
+class Receiver:
+    """Answers ``status`` to what it can verify, and 401 to what it cannot."""
+
+    def __init__(self, secrets: list[str], *, status: int) -> None:
+        self._secrets = secrets
+        self._status = status
+        self._verifier: WebhookVerifier | None = None
+        self._is_open = asyncio.Event()
+        self._inbox: Inbox = asyncio.Queue()
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    def open(self, *more: str) -> None:
+        """Take calls, signed with these secrets or those from before; with none, any call."""
+        secrets = [*self._secrets, *more]
+        self._verifier = WebhookVerifier(*secrets) if secrets else None
+        self._is_open.set()
+
+    @asynccontextmanager
+    async def listening(self, host: str, port: int) -> AsyncIterator[tuple[str, Inbox]]:
+        """Its URL and what comes in. Raises `InvalidArgument` when the address cannot be had."""
+        app = web.Application(client_max_size=2 * MAX_BODY_BYTES)
+        app.router.add_post("/{path:.*}", self._receive)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
+        await runner.setup()
+        try:
+            try:
+                await web.TCPSite(runner, host, port).start()
+            except OSError as exc:
+                where = f"{host}:{port}"
+                raise InvalidArgument(f"cannot listen on {where}: {exc.strerror}") from exc
+            shown = f"[{host}]" if ":" in host else host
+            yield f"http://{shown}:{runner.addresses[0][1]}/", self._inbox
+        finally:
+            for printed in self._waiting:
+                printed.cancel()
+            await runner.cleanup()
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await request.read()
+        # The first call may be quicker than the answer that has its secret.
+        await self._is_open.wait()
+        arrival = self._look_at(request.headers, body)
+        printed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(printed)
+        self._inbox.put_nowait((arrival, printed))
+        try:
+            await asyncio.wait([printed])
+        finally:
+            self._waiting.discard(printed)
+        if printed.cancelled():
+            return web.Response(status=503)
+        return web.Response(status=401 if arrival.verdict == "refused" else self._status)
+
+    def _look_at(self, headers: Mapping[str, str], body: bytes) -> Arrival:
+        problem = None
+        if self._verifier is not None:
+            try:
+                self._verifier.verify(headers, body)
+            except InvalidSignature as exc:
+                problem = str(exc)
+        known = "unchecked" if self._verifier is None else "refused" if problem else "verified"
+        try:
+            text: str | None = body.decode()
+        except UnicodeDecodeError:
+            text = None
+        return Arrival(
+            received_at=to_datetime(SystemClock().now_ns()),
+            verdict=known,  # type: ignore[arg-type]
+            problem=problem,
+            id=headers.get("webhook-id"),
+            queue=headers.get("Penstock-Queue"),
+            subscription=headers.get("Penstock-Subscription"),
+            index=_number(headers.get("Penstock-Index")),
+            deliveries=_number(headers.get("Penstock-Deliveries")),
+            topic=_text(headers.get("Penstock-Topic")),
+            group_key=_text(headers.get("Penstock-Group-Key")),
+            attributes={
+                unquote(name[len(_ATTRIBUTE) :]): unquote(value)
+                for name, value in headers.items()
+                if name.lower().startswith(_ATTRIBUTE)
+            },
+            content_type=headers.get("Content-Type", ""),
+            body=text,
+            body_base64=None if text is not None else body,
+        )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _text(value: str | None) -> str | None:
+    return None if value is None else unquote(value)

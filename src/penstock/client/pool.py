@@ -1,0 +1,101 @@
+"""Connections to one server, kept for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+
+from penstock.client.connection import Answer, Connection
+
+__all__ = ["CannotConnect", "Pool"]
+
+# Servers close idle connections after a minute or so. One that is used at just that moment costs a
+# request that perhaps cannot be repeated, so we are the first.
+IDLE_SECONDS = 15.0
+_CLOSE_SECONDS = 1.0
+
+
+class CannotConnect(Exception):
+    """Nothing was sent. Its cause says why."""
+
+
+class Pool:
+    """At most ``limit`` connections; whoever comes then waits for one."""
+
+    def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, limit: int) -> None:
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._limit = limit
+        self._idle: deque[Connection] = deque()
+        self._busy: set[Connection] = set()
+        self._opening = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def request(self, data: bytes, seconds: float) -> Answer:
+        """Raises `CannotConnect`; after that `TimeoutError` and `OSError`.
+
+        The time counts from when there is a connection, as a server's own delays do.
+        """
+        connection = self._take_idle()
+        if connection is None:
+            connection = await self._open(seconds)
+        self._busy.add(connection)
+        try:
+            return await connection.request(data, seconds)
+        finally:
+            self._busy.discard(connection)
+            if connection.is_usable:
+                connection.idle_since = asyncio.get_running_loop().time()
+                self._idle.append(connection)
+            self._wake_one()
+
+    async def close(self) -> None:
+        connections = [*self._idle, *self._busy]
+        self._idle.clear()
+        for connection in connections:
+            connection.close()
+        if connections:
+            await asyncio.wait([one.lost for one in connections], timeout=_CLOSE_SECONDS)
+
+    def _take_idle(self) -> Connection | None:
+        now = asyncio.get_running_loop().time()
+        # The one used last is the least likely to be closed meanwhile.
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_usable and now - connection.idle_since < IDLE_SECONDS:
+                return connection
+            connection.close()
+        return None
+
+    async def _open(self, seconds: float) -> Connection:
+        while self._opening + len(self._busy) >= self._limit:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                self._wake_one()
+                raise
+            if (connection := self._take_idle()) is not None:
+                return connection
+        self._opening += 1
+        try:
+            async with asyncio.timeout(seconds):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    Connection, self._host, self._port, ssl=self._tls
+                )
+        except (OSError, TimeoutError) as exc:
+            self._wake_one()
+            raise CannotConnect from exc
+        finally:
+            self._opening -= 1
+        return connection
+
+    def _wake_one(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return

@@ -1,0 +1,306 @@
+"""Topics: consumers that subscribe to them are called back, some of them after others.
+
+All content goes through one bounded queue. What a user subscribes to, a topic and maybe a filter,
+is a subscription of that queue with a callback; its name begins with the user's id. If a user waits
+for others, each of its subscriptions comes after each of theirs: what one of those does not match
+it has passed, so a message waits for exactly the ones that receive it too.
+
+Who waits for whom is in the users' file, subscriptions are in the queue, and no single write covers
+both. So the order of steps matters:
+
+- A new subscription has no callback at first. Then those that must wait for it are told to, then it
+  skips what was published meanwhile, and then it gets its callback. Nothing is delivered on it
+  before all of that has happened, so nobody can overtake it.
+- Whatever a crash leaves undone was never answered. `open` completes or removes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from penstock.broker import Broker
+from penstock.core.callback import Callback
+from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
+from penstock.core.filters import compile_filter
+from penstock.core.message import NewMessage
+from penstock.errors import (
+    Conflict,
+    InvalidArgument,
+    PenstockError,
+    QueueExists,
+    QueueNotFound,
+    SubscriptionNotFound,
+    UserNotFound,
+)
+from penstock.http.user import User
+from penstock.http.users import Users
+from penstock.settings import Settings
+
+__all__ = ["Topics"]
+
+_JSON = "application/json"
+# What it is unless somebody says otherwise; one that called in order had 1.
+_MAX_IN_FLIGHT = SubscriptionConfig().max_in_flight
+
+# Each filter is looked at with every publish.
+MAX_SUBSCRIPTIONS = 100
+
+Configs = dict[str, SubscriptionConfig]
+
+
+class Topics:
+    """The queue of topics. Made without touching it; `open` it before requests come."""
+
+    def __init__(self, broker: Broker, users: Users, settings: Settings) -> None:
+        self._broker = broker
+        self._users = users
+        self._settings = settings
+        self._queue = settings.topics_queue
+        self._is_open = False
+        self._changing = asyncio.Lock()
+
+    async def open(self) -> None:
+        """If the queue is there: put right what a crash left undone, and apply the settings."""
+        async with self._changing:
+            try:
+                await self._adopt()
+            except (QueueNotFound, Conflict):
+                return  # whoever needs it makes it, or is told
+            subscriptions = await self._subscriptions()
+            for name, config in list(subscriptions.items()):
+                if config.callback is None or self._owner(name) is None:
+                    await self._broker.delete_subscription(self._queue, name)
+                    del subscriptions[name]
+                else:
+                    changes = self._limits(config.callback.url)
+                    await self._broker.alter_subscription(self._queue, name, **changes)
+            await self._link(subscriptions, subscriptions)
+
+    async def publish(self, topic: str, content: bytes) -> None:
+        """``content`` is JSON. Raises `InvalidArgument`, or what a publish raises."""
+        _check_topic(topic)
+        message = NewMessage(body=_checked_json(content), content_type=_JSON, topic=topic)
+        if not self._is_open:
+            await self._make()
+        try:
+            await self._broker.publish(self._queue, [message])
+        except QueueNotFound:
+            await self._make()
+            await self._broker.publish(self._queue, [message])
+
+    async def subscribe(
+        self, user: User, topic: str | None, filter: str | None, url: str
+    ) -> tuple[str, str | None]:
+        """The subscription's name, and the secret of its calls if it is new.
+
+        Raises `InvalidArgument`, `InvalidFilter`, `Conflict` when it has too many, or
+        `UserNotFound` when it was just removed.
+        """
+        expression = _expression(topic, filter)
+        if "://" not in url:
+            url = f"http://{url}"
+        name = _name(user, topic, filter)
+        limits = self._limits(url)
+        SubscriptionConfig(**limits).check()
+        await self._make()
+        async with self._changing:
+            owner = self._users.by_id(user.id)
+            if owner is None:
+                raise UserNotFound("the user has just been removed")
+            subscriptions = await self._subscriptions()
+            config = subscriptions.get(name)
+            if config is None or config.callback is None:
+                secret = await self._begin(owner, name, expression, limits, subscriptions)
+            else:
+                secret = await self._broker.alter_subscription(
+                    self._queue, name, paused=False, **limits
+                )
+        return name, secret
+
+    async def unsubscribe(self, user: User, topic: str | None, filter: str | None) -> None:
+        """Raises `SubscriptionNotFound`."""
+        name = _name(user, topic, filter)
+        async with self._changing:
+            try:
+                await self._broker.delete_subscription(self._queue, name)
+            except (QueueNotFound, SubscriptionNotFound):
+                raise SubscriptionNotFound(
+                    "there is no subscription with that topic and filter"
+                ) from None
+
+    async def add_dependency(self, user: User, others: Sequence[User]) -> None:
+        """Raises `InvalidDependency`, with the cycle, or `UserNotFound`."""
+        async with self._changing:
+            changed = await self._users.wait_for(user, others)
+            try:
+                subscriptions = await self._subscriptions()
+            except QueueNotFound:
+                return  # nobody has subscribed yet
+            await self._link(_of(changed, subscriptions), subscriptions)
+
+    async def forget(self, user: User) -> None:
+        """A user is gone: nobody is called for it, and nobody waits for it."""
+        async with self._changing:
+            try:
+                subscriptions = await self._subscriptions()
+            except QueueNotFound:
+                return
+            for name in _of(user, subscriptions):
+                await self._broker.delete_subscription(self._queue, name)
+
+    # The queue.
+
+    async def _make(self) -> None:
+        """Whether or not it is there. Raises `Conflict` if it is somebody else's."""
+        async with self._changing:
+            try:
+                await self._adopt()
+            except QueueNotFound:
+                with suppress(QueueExists):  # somebody else was faster
+                    await self._broker.create_queue(
+                        self._queue, retention_seconds=self._settings.retention_minutes * 60
+                    )
+                await self._adopt()
+
+    async def _adopt(self) -> None:
+        """Raises `QueueNotFound`, or `Conflict` if it is somebody else's.
+
+        Every queue is made with a `default`, which nobody reads here, so it would fill up. Ours is
+        told by having none.
+        """
+        stats = await self._broker.queue_stats(self._queue)
+        if any(one.name == DEFAULT_SUBSCRIPTION for one in stats.subscriptions):
+            if stats.next_index:
+                raise Conflict(
+                    f"queue {self._queue!r} is in use by others, as its subscription "
+                    "'default' shows: set PENSTOCK_TOPICS_QUEUE to another name"
+                )
+            await self._broker.delete_subscription(self._queue, DEFAULT_SUBSCRIPTION)
+        await self._broker.alter_queue(self._queue, max_messages=self._settings.topics_size)
+        self._is_open = True
+
+    # Subscriptions.
+
+    async def _begin(
+        self, owner: User, name: str, expression: str, limits: dict[str, Any], known: Configs
+    ) -> str | None:
+        """A new subscription, whose secret it returns; or none, if any step fails."""
+        if name not in known:
+            if len(_of(owner, known)) >= MAX_SUBSCRIPTIONS:
+                raise Conflict(
+                    f"a consumer may have {MAX_SUBSCRIPTIONS} subscriptions: end one of them first"
+                )
+            after = self._parents(owner, known)
+            known[name] = SubscriptionConfig(filter=expression, after=after)
+            await self._broker.create_subscription(self._queue, name, known[name])
+        try:
+            await self._link(self._followers(owner, known), known)
+            await self._broker.seek(self._queue, "latest", name)
+            return await self._broker.alter_subscription(self._queue, name, **limits)
+        except PenstockError:
+            # Others may wait for it already, and nobody reads it.
+            with suppress(PenstockError):
+                await self._broker.delete_subscription(self._queue, name)
+            raise
+
+    async def _subscriptions(self) -> Configs:
+        """Those of users, also of users who are gone. Raises `QueueNotFound`."""
+        stats = await self._broker.queue_stats(self._queue)
+        return {
+            one.name: one.config for one in stats.subscriptions if _owner_id(one.name) is not None
+        }
+
+    def _owner(self, name: str) -> User | None:
+        return self._users.by_id(_owner_id(name) or "")
+
+    def _limits(self, url: str) -> dict[str, Any]:
+        workers = self._settings.topics_workers
+        return {
+            "max_deliveries": self._settings.topics_retries + 1,
+            "max_in_flight": _MAX_IN_FLIGHT,
+            "callback": Callback(url=url, concurrency=workers, ordered=workers == 1),
+        }
+
+    def _parents(self, user: User, subscriptions: Configs) -> tuple[str, ...]:
+        """The subscriptions that one of this user's waits for."""
+        waited = set(user.after)
+        return tuple(sorted(name for name in subscriptions if _owner_id(name) in waited))
+
+    def _followers(self, user: User, subscriptions: Configs) -> list[str]:
+        """The subscriptions of those who wait for this user."""
+        return [
+            name
+            for name in subscriptions
+            if (owner := self._owner(name)) is not None and user.id in owner.after
+        ]
+
+    async def _link(self, names: Iterable[str], subscriptions: Configs) -> None:
+        """Have each of them wait for whom it should."""
+        for name in names:
+            owner = self._owner(name)
+            if owner is None:
+                continue
+            after = self._parents(owner, subscriptions)
+            if subscriptions[name].after != after:
+                await self._broker.alter_subscription(self._queue, name, after=after)
+                subscriptions[name] = msgspec.structs.replace(subscriptions[name], after=after)
+
+
+def _of(user: User, subscriptions: Configs) -> list[str]:
+    return [name for name in subscriptions if _owner_id(name) == user.id]
+
+
+def _name(user: User, topic: str | None, filter: str | None) -> str:
+    """The same for the same topic and filter, within what a name may be."""
+    wanted = json.dumps([topic, filter]).encode()
+    return f"{user.id}-{blake2b(wanted, digest_size=8).hexdigest()}"
+
+
+_ID_CHARACTERS, _DIGEST_CHARACTERS = 24, 16
+_HEX = frozenset("0123456789abcdef")
+
+
+def _owner_id(name: str) -> str | None:
+    """None for a subscription that was not made here."""
+    id, _, digest = name.partition("-")
+    is_ours = (len(id), len(digest)) == (_ID_CHARACTERS, _DIGEST_CHARACTERS)
+    return id if is_ours and _HEX.issuperset(id + digest) else None
+
+
+def _expression(topic: str | None, filter: str | None) -> str:
+    """What a message must be true of. Raises `InvalidArgument` or `InvalidFilter`."""
+    if filter is not None:
+        # By itself, so that none can be written that means something else inside the brackets.
+        compile_filter(filter)
+    if topic is None:
+        if filter is None:
+            raise InvalidArgument("give a topic, a filter, or both")
+        return filter
+    wanted = f"topic == {json.dumps(_check_topic(topic), ensure_ascii=False)}"
+    if filter is None:
+        return wanted
+    # On a line of its own, because it may end in a comment.
+    whole = f"{wanted} && (\n{filter}\n)"
+    compile_filter(whole)
+    return whole
+
+
+def _check_topic(topic: str) -> str:
+    if not topic.isprintable():
+        raise InvalidArgument("the topic holds characters that cannot be printed: leave them out")
+    return topic
+
+
+def _checked_json(content: bytes) -> bytes:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
+        raise InvalidArgument(f"the content is no JSON: {exc}") from None
+    return content

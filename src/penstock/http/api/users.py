@@ -1,0 +1,109 @@
+"""``/api/users``: people who make themselves known, and the admins among them."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.errors import InvalidArgument, InvalidName, StorageError, UserExists
+from penstock.http.api.forms import Done, Form, Password, done, read_form
+from penstock.http.auth import Authenticator
+from penstock.http.errors import Refusal, Refused, unauthorized
+from penstock.http.gate import Route
+from penstock.http.operation import JSON, Answer, Body, Operation
+from penstock.http.user import Role, User
+from penstock.http.users import Users
+from penstock.settings import Settings
+
+__all__ = ["UserCalls"]
+
+_FORBIDDEN = HTTPStatus.FORBIDDEN
+
+
+class NewUser(Form, frozen=True, kw_only=True):
+    """`email` is what it logs in with, and nobody else's."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+    email: Annotated[str, msgspec.Meta(min_length=3, max_length=254)]
+    password: Password
+    role: Literal["user", "admin"] = "user"
+
+
+class UserCreated(Done, frozen=True, kw_only=True):
+    """`id` is what the user is called elsewhere."""
+
+    id: str
+
+
+class UserCalls:
+    """Handlers, one a path."""
+
+    def __init__(self, users: Users, authenticator: Authenticator, settings: Settings) -> None:
+        self._users = users
+        self._authenticator = authenticator
+        self._settings = settings
+
+    def routes(self) -> list[Route]:
+        return [Route("POST", "/api/users/create", self.create, role=None, operation=_CREATE)]
+
+    async def create(self, request: Request) -> Response:
+        asker = await self._asker(request)
+        new = await read_form(request, NewUser)
+        if "@" not in new.email:
+            raise InvalidName(f"{new.email!r} is no e-mail address")
+        role = Role[new.role.upper()]
+        user = await self._users.add(
+            new.email, new.password, role, name=new.name, permit=lambda: self._permit(asker, role)
+        )
+        return done("user created.", id=user.id)
+
+    async def _asker(self, request: Request) -> User | None:
+        header = request.get_first_header(b"authorization")
+        if not header:
+            return None
+        user = await self._authenticator.identify(header)
+        if user is None:
+            raise unauthorized("the token or password is wrong: leave it out")
+        return user
+
+    def _permit(self, asker: User | None, role: Role) -> None:
+        """An admin may add anybody. Others may as far as the server is theirs alone."""
+        if asker is not None:
+            asker = self._users.by_id(asker.id)
+            if asker is not None and asker.role is Role.ADMIN:
+                return
+        if role is Role.ADMIN:
+            is_allowed = self._settings.is_on_loopback and not self._has_admin()
+            needed = "an admin is added by an admin"
+        else:
+            is_allowed = self._settings.is_registration_open
+            needed = "on this server a user is added by an admin"
+        if not is_allowed:
+            message = f"{needed}: send an admin's token"
+            raise unauthorized(message) if asker is None else Refused(_FORBIDDEN, message)
+
+    def _has_admin(self) -> bool:
+        """One whose password is in the documentation is none."""
+        return not self._settings.has_default_admin_password or any(
+            user.role is Role.ADMIN for user in self._users.stored()
+        )
+
+
+_CREATE = Operation(
+    "Add a user",
+    "users",
+    (
+        Answer(200, "It is added.", {JSON: UserCreated}),
+        Answer(401, "It takes an admin, and nobody or somebody unknown asks.", {JSON: Refusal}),
+        Answer(403, "It takes an admin, and a user asks.", {JSON: Refusal}),
+        Answer(429, "Too many passwords; `Retry-After` says how long to wait.", {JSON: Refusal}),
+    ),
+    (),
+    Body({JSON: NewUser}),
+    (InvalidArgument, InvalidName, UserExists, StorageError),
+    "Anybody may, while the server listens on loopback or registration is open. An admin is added "
+    "by an admin; or by anybody while there is none and the server listens on loopback.",
+)

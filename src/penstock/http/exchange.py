@@ -1,0 +1,230 @@
+"""One request and its answer.
+
+The framework's own way from a connection to a handler leads through ASGI: a dozen calls and
+dictionaries, which together take longer than most of our requests do. Here its application, request
+and response are used without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, cast
+
+from blacksheep import Application, Request, Response
+from blacksheep.contents import ASGIContent, Content, StreamedContent
+from blacksheep.exceptions import MessageAborted
+
+if TYPE_CHECKING:
+    from penstock.http.connection import Connection
+
+__all__ = ["Exchange", "IncomingRequest"]
+
+# Of a body that nobody has asked for yet.
+MAX_WAITING_BYTES = 64 * 1024
+
+_GONE = {"type": "http.disconnect"}
+
+logger = logging.getLogger("penstock.http")
+
+
+class IncomingRequest(Request):
+    """A request whose headers are looked up, not searched for: a handler asks for ten of them."""
+
+    _first: dict[bytes, bytes]
+
+    @classmethod
+    def incoming(
+        cls, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> IncomingRequest:
+        """The names of ``headers`` are in lower case."""
+        request = cast(IncomingRequest, super().incoming(method, path, query, headers))
+        # The first of several is the one that counts.
+        request._first = dict(reversed(headers))
+        return request
+
+    def get_first_header(self, name: bytes) -> bytes | None:
+        return self._first.get(name.lower())
+
+
+class RequestBody(ASGIContent):
+    """The body of a request, which may still be on its way."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange.receive)
+        self._exchange = exchange
+
+    async def read(self) -> bytes:
+        """All of it. Raises `MessageAborted` when the client has gone before."""
+        exchange = self._exchange
+        while not exchange.is_whole:
+            if exchange.is_gone:
+                raise MessageAborted
+            await exchange.wait()
+        return exchange.take()
+
+
+class Exchange:
+    """Hands a request to the application and the answer to the connection."""
+
+    __slots__ = (
+        "_connection",
+        "_is_taken",
+        "_parts",
+        "_waiter",
+        "_waiting_bytes",
+        "expects_continue",
+        "has_begun",
+        "is_answered",
+        "is_gone",
+        "is_kept_alive",
+        "is_whole",
+        "request",
+        "task",
+    )
+
+    def __init__(self, connection: Connection, request: Request, *, is_kept_alive: bool) -> None:
+        self._connection = connection
+        self.request = request
+        self.task: asyncio.Task[None] | None = None
+        request.content = RequestBody(self)
+        # What the framework keeps of ASGI's scope; the gate notes in it who asks.
+        request.scope = cast(Any, {})
+        self.is_kept_alive = is_kept_alive
+        self.expects_continue = False
+        # The request.
+        self._parts: list[bytes] = []
+        self._waiting_bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._is_taken = False
+        self.is_whole = False
+        self.is_gone = False
+        # The answer.
+        self.has_begun = False
+        self.is_answered = False
+
+    # The request, as it comes in.
+
+    def add(self, part: bytes) -> None:
+        self._parts.append(part)
+        self._waiting_bytes += len(part)
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._connection.pause_reading()
+        self._wake()
+
+    def end(self) -> None:
+        self.is_whole = True
+        self._wake()
+
+    def leave(self) -> None:
+        """The client has."""
+        if not self.is_answered:
+            self.is_gone = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """For more of it, or for the client to go."""
+        connection = self._connection
+        if self.expects_continue:
+            self.expects_continue = False
+            connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        connection.resume_reading()
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    def take(self) -> bytes:
+        parts = self._parts
+        body = parts[0] if len(parts) == 1 else b"".join(parts)
+        parts.clear()
+        self._waiting_bytes = 0
+        self._is_taken = self.is_whole
+        return body
+
+    async def receive(self) -> dict[str, Any]:
+        """The next part, in ASGI's words; after the last one, that the client has gone."""
+        while not (self._parts or (self.is_whole and not self._is_taken)):
+            if self.is_gone or self.is_answered:
+                return _GONE
+            await self.wait()
+        return {"type": "http.request", "body": self.take(), "more_body": not self.is_whole}
+
+    # The answer.
+
+    async def run(self, app: Application) -> None:
+        connection = self._connection
+        try:
+            response = await app.handle(self.request)
+            if not self.is_gone:
+                await self._send(response)
+        except Exception:
+            logger.exception("a request could not be answered")
+            if not self.has_begun and not self.is_gone:
+                self.is_kept_alive = False
+                await self._send(Response(HTTPStatus.INTERNAL_SERVER_ERROR))
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+        finally:
+            connection.ended(self)
+
+    async def refuse(self, response: Response) -> None:
+        """Without asking the application."""
+        try:
+            await self._send(response)
+        finally:
+            self._connection.ended(self)
+
+    async def _send(self, response: Response) -> None:
+        connection = self._connection
+        content = response.content
+        self.has_begun = True
+        self.expects_continue = False
+        if content is None or (content.length >= 0 and type(content) is not StreamedContent):
+            # One write is one packet, for all but long answers.
+            body = content.body if content and self.request.method != "HEAD" else b""
+            connection.write(self._head(response, content) + body)
+        else:
+            connection.write(self._head(response, content))
+            async for part in _chunks(content):
+                connection.write(part)
+                if connection.is_slow:
+                    await connection.drained()
+                if self.is_gone:
+                    return
+        if connection.is_slow:
+            await connection.drained()
+        self.is_answered = True
+        self._wake()
+        connection.answered(self)
+
+    def _head(self, response: Response, content: Content | None) -> bytes:
+        lines = [self._connection.head_start(response.status)]
+        for name, value in response.headers.values or ():
+            if b"\r" in value or b"\n" in value:
+                raise ValueError(f"the header {name!r} of an answer has a line break in it")
+            lines += (name.lower(), b": ", value, b"\r\n")
+        if content is None:
+            lines.append(b"content-length: 0\r\n")
+        else:
+            kind = content.type or b"application/octet-stream"
+            if content.length >= 0 and type(content) is not StreamedContent:
+                lines.append(b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, content.length))
+            else:
+                lines.append(b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind)
+        lines.append(b"\r\n" if self.is_kept_alive else b"connection: close\r\n\r\n")
+        return b"".join(lines)
+
+
+async def _chunks(content: Content) -> AsyncIterator[bytes]:
+    parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())
+    async for part in parts:
+        if part:
+            yield b"%x\r\n%b\r\n" % (len(part), part)
+    yield b"0\r\n\r\n"

@@ -1,0 +1,166 @@
+"""The forms in which a client sends and gets many messages fastest: MessagePack.
+
+They are those of the JSON forms, but bytes are bytes, and what is not set is left out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+from blacksheep import Content, Request, Response
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_PRIORITY
+from penstock.core.message import DEFAULT_CONTENT_TYPE, PLAIN, Delivery, NewMessage, to_datetime
+from penstock.core.publishing import PublishResult
+from penstock.errors import InvalidArgument
+from penstock.http.v1.codec import DeadLetterJson, PublishedJson, Time, letter_json
+
+__all__ = [
+    "PACKED",
+    "is_wanted",
+    "packed_answer",
+    "packed_deliveries",
+    "published_run",
+    "read_packed",
+]
+
+PACKED = "application/msgpack"
+
+
+class NewPacked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A message to be published that has more than a body."""
+
+    body: bytes
+    content_type: str = DEFAULT_CONTENT_TYPE
+    attributes: dict[str, str] = {}
+    topic: str | None = None
+    priority: Annotated[int, Meta(ge=0, le=MAX_PRIORITY)] = 0
+    not_before: Time | None = None
+    expires_at: Time | None = None
+    group_key: str | None = None
+    dedup_key: str | None = None
+
+
+class NewPackedBatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A message that is nothing but a body is just that."""
+
+    messages: Annotated[list[bytes | NewPacked], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)]
+
+
+class PublishedRun(msgspec.Struct, kw_only=True):
+    """Messages whose indexes follow each other. Their ids differ in the index alone."""
+
+    durability: str
+    count: int
+    index: int
+    id: str
+
+
+class PackedDelivery(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A message in flight until `deadline`. It has `body` if that is UTF-8, else `body_base64`."""
+
+    index: int
+    id: str
+    body: str | UnsetType = UNSET
+    body_base64: bytes | UnsetType = UNSET
+    created_at: datetime
+    receipt: str
+    deliveries: int
+    deadline: datetime | None = None
+    content_type: str = DEFAULT_CONTENT_TYPE
+    attributes: dict[str, str] = {}
+    topic: str | None = None
+    priority: int = 0
+    group_key: str | None = None
+    dedup_key: str | None = None
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    dead_letter: DeadLetterJson | None = None
+
+
+class PackedDeliveries(msgspec.Struct, kw_only=True):
+    deliveries: list[PackedDelivery]
+
+
+_decoder = msgspec.msgpack.Decoder(NewPackedBatch)
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def is_wanted(request: Request) -> bool:
+    return request.get_first_header(b"accept") == PACKED.encode()
+
+
+def packed_answer(status: int, value: object) -> Response:
+    return Response(status, content=Content(PACKED.encode(), _encode(value)))
+
+
+def read_packed(data: bytes) -> list[NewMessage | bytes]:
+    """Raises `InvalidArgument`."""
+    try:
+        batch = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
+        raise InvalidArgument(f"the body is not a batch in MessagePack: {exc}") from None
+    except RecursionError:
+        raise InvalidArgument("the body is nested too deeply") from None
+    return [one if type(one) is bytes else _new_message(one) for one in batch.messages]
+
+
+def _new_message(form: bytes | NewPacked) -> NewMessage:
+    assert isinstance(form, NewPacked)
+    return NewMessage(
+        body=form.body,
+        content_type=form.content_type,
+        attributes=form.attributes,
+        topic=form.topic,
+        priority=form.priority,
+        not_before=form.not_before,
+        expires_at=form.expires_at,
+        group_key=form.group_key,
+        dedup_key=form.dedup_key,
+    )
+
+
+def published_run(result: PublishResult) -> PublishedRun | PublishedJson:
+    """All of it in one line, if nothing in it is a duplicate."""
+    indexes = result.indexes
+    if isinstance(indexes, range) and not result.has_duplicates:
+        first = result[0]
+        return PublishedRun(
+            durability=result.durability, count=len(indexes), index=first.index, id=first.id
+        )
+    return PublishedJson(durability=result.durability, messages=list(result))
+
+
+def packed_deliveries(deliveries: list[Delivery]) -> PackedDeliveries:
+    return PackedDeliveries(deliveries=[_packed(delivery) for delivery in deliveries])
+
+
+def _packed(delivery: Delivery) -> PackedDelivery:
+    deadline_ns, envelope = delivery.deadline_ns, delivery.envelope
+    packed = PackedDelivery(
+        index=delivery.index,
+        id=delivery.id,
+        created_at=to_datetime(delivery.created_at_ns),
+        receipt=delivery.receipt,
+        deliveries=delivery.deliveries,
+        deadline=None if deadline_ns is None else to_datetime(deadline_ns),
+    )
+    try:
+        packed.body = delivery.body.decode()
+    except UnicodeDecodeError:
+        packed.body_base64 = delivery.body
+    if envelope is not PLAIN:
+        packed.content_type = envelope.content_type
+        packed.attributes = envelope.attributes
+        packed.topic = envelope.topic
+        packed.priority = envelope.priority
+        packed.group_key = envelope.group_key
+        packed.dedup_key = envelope.dedup_key
+        packed.not_before = delivery.not_before
+        packed.expires_at = delivery.expires_at
+    if delivery.dead_letter is not None:
+        packed.dead_letter = letter_json(delivery.dead_letter)
+    return packed

@@ -1,0 +1,268 @@
+"""The ingest queue: a queue of the broker for each tenant, and batches of one tenant at a time.
+
+What a handler has finished is acked; what it failed at comes again, in this process or in another
+one. A message that fails `max_deliveries` times becomes a dead letter, with the last error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Generic, TypeVar
+
+import msgspec
+
+from penstock.broker import Broker
+from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whole
+from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_REASON_CHARACTERS, check_name
+from penstock.core.message import Delivery, NewMessage
+from penstock.core.retry import Backoff
+from penstock.errors import InvalidArgument, QueueExists, QueueNotFound
+from penstock.ingest.message import Codec, TenantMessage
+from penstock.storage.base import Extend
+from penstock.storage.registry import open_store
+
+__all__ = ["Handler", "IngestQueue", "IngestSettings", "open"]
+
+logger = logging.getLogger(__name__)
+
+M = TypeVar("M", bound=TenantMessage)
+
+Handler = Callable[[Sequence[M]], Awaitable[None] | None]
+"""A coroutine function, or a plain one, which is called in a thread. It must be safe to retry."""
+
+_JSON = "application/json"
+
+
+class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How messages are kept and come again.
+
+    - `prefix`: of the queues' names; a tenant's queue is ``<prefix>-<tenant>``.
+    - `lease_seconds`: how soon messages come again when this process dies. They are kept for as
+      long as the handler runs.
+    - `max_deliveries`: after that many failures a message is a dead letter; None is never.
+    - `backoff`: before a batch that failed comes again.
+    """
+
+    prefix: str = "ingest"
+    lease_seconds: float = 30.0
+    max_deliveries: int | None = 10
+    backoff: Backoff = Backoff(kind="exponential", base_seconds=1.0, max_seconds=60.0, jitter=0.2)
+
+    def __post_init__(self) -> None:
+        check_name(self.prefix, "ingest prefix")
+        check_seconds("lease_seconds", self.lease_seconds)
+        if self.max_deliveries is not None:
+            check_whole("max_deliveries", self.max_deliveries, 1)
+
+
+class _Deadline:
+    """A moment on the event loop's clock."""
+
+    def __init__(self, seconds: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._at = self._loop.time() + seconds
+
+    @property
+    def left(self) -> float:
+        return self._at - self._loop.time()
+
+
+class IngestQueue(Generic[M]):
+    """Publish and consume. Any number of processes may share one, where the store allows it."""
+
+    def __init__(
+        self, broker: Broker, kind: type[M], settings: IngestSettings | None = None
+    ) -> None:
+        self._broker = broker
+        self._codec = Codec(kind)
+        self._settings = settings or IngestSettings()
+        self._tenants: dict[str, None] = {}  # those with a queue, in the order of their turns
+
+    async def publish(self, message: M) -> None:
+        """Returns once the message is stored, whatever consumers do. Makes the tenant's queue."""
+        await self.publish_many([message])
+
+    async def publish_many(self, messages: Sequence[M]) -> None:
+        """Each tenant's share is stored as a whole or not at all."""
+        by_tenant: dict[str, list[NewMessage | bytes]] = {}
+        for message in messages:
+            new = NewMessage(body=self._codec.encode(message), content_type=_JSON)
+            by_tenant.setdefault(message.tenant_code, []).append(new)
+        for tenant in by_tenant:
+            self._queue_of(tenant)  # a bad name is refused before anything is stored
+        for tenant, batch in by_tenant.items():
+            if tenant not in self._tenants:
+                await self._prepare(tenant)
+            await self._broker.publish(self._queue_of(tenant), batch)
+
+    async def consume(
+        self, batch_size: int, handler: Handler[M], *, wait_seconds: float = 2.0
+    ) -> int:
+        """Have one batch handled: of the tenant whose turn it is among those that have messages.
+
+        Returns how many messages that were; 0 if none came in time. An error of the handler is
+        logged, and the batch comes again.
+        """
+        check_whole("batch_size", batch_size, 1)
+        until = _Deadline(wait_seconds)
+        while not (deliveries := await self._next_batch(batch_size)) and until.left > 0:
+            await self._wait(list(self._tenants), until.left)
+        return await self._handle(deliveries, handler)
+
+    async def consume_for_tenant(
+        self, tenant: str, batch_size: int, handler: Handler[M], *, wait_seconds: float = 2.0
+    ) -> int:
+        """As `consume`, of one tenant."""
+        check_whole("batch_size", batch_size, 1)
+        if tenant not in self._tenants:
+            await self._prepare(tenant)
+        until = _Deadline(wait_seconds)
+        while not (deliveries := await self._receive(tenant, batch_size)) and until.left > 0:
+            await self._wait([tenant], until.left)
+        return await self._handle(deliveries, handler)
+
+    async def pending_count(self, tenant: str) -> int:
+        """Messages that are not finished: waiting, being handled, or to come again."""
+        try:
+            stats = await self._broker.queue_stats(self._queue_of(tenant))
+        except QueueNotFound:
+            return 0
+        for reader in stats.subscriptions:
+            if reader.name == DEFAULT_SUBSCRIPTION:
+                return reader.ready + reader.in_flight + reader.delayed
+        return 0
+
+    async def tenants(self) -> list[str]:
+        """Those that have a queue, also of other processes."""
+        prefix = f"{self._settings.prefix}-"
+        names = [stats.name for stats in await self._broker.stats()]
+        return [
+            name.removeprefix(prefix)
+            for name in names
+            if name.startswith(prefix) and not name.endswith(DEAD_LETTER_SUFFIX)
+        ]
+
+    def _queue_of(self, tenant: str) -> str:
+        if not isinstance(tenant, str) or not tenant:
+            raise InvalidArgument(f"the tenant is {tenant!r}: use letters, digits, '-' or '_'")
+        return check_name(f"{self._settings.prefix}-{tenant}", "tenant's queue")
+
+    async def _prepare(self, tenant: str) -> None:
+        """Have the tenant's queue, with these settings. Others may do so at the same time."""
+        queue = self._queue_of(tenant)
+        with suppress(QueueExists):
+            await self._broker.create_queue(queue)
+        await self._broker.alter_subscription(
+            queue,
+            DEFAULT_SUBSCRIPTION,
+            lease_seconds=self._settings.lease_seconds,
+            max_deliveries=self._settings.max_deliveries,
+            backoff=self._settings.backoff,
+        )
+        self._tenants[tenant] = None
+
+    async def _next_batch(self, batch_size: int) -> list[Delivery]:
+        """Of the first tenant that has something; it goes to the end of the line."""
+        for tenant in list(self._tenants):
+            deliveries = await self._receive(tenant, batch_size)
+            if deliveries:
+                self._tenants[tenant] = self._tenants.pop(tenant)
+                return deliveries
+        for tenant in await self.tenants():
+            if tenant not in self._tenants:
+                await self._prepare(tenant)
+                deliveries = await self._receive(tenant, batch_size)
+                if deliveries:
+                    return deliveries
+        return []
+
+    async def _receive(self, tenant: str, batch_size: int) -> list[Delivery]:
+        try:
+            return await self._broker.receive(self._queue_of(tenant), limit=batch_size)
+        except QueueNotFound:
+            self._tenants.pop(tenant, None)  # somebody deleted it
+            return []
+
+    async def _wait(self, tenants: Sequence[str], seconds: float) -> None:
+        """For news of any of them."""
+        if not tenants:
+            await asyncio.sleep(seconds)
+            return
+        waits = [
+            asyncio.ensure_future(
+                self._broker.wait(self._queue_of(tenant), DEFAULT_SUBSCRIPTION, seconds)
+            )
+            for tenant in tenants
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _handle(self, deliveries: list[Delivery], handler: Handler[M]) -> int:
+        if not deliveries:
+            return 0
+        queue = deliveries[0].queue
+        batch: list[M] = []
+        good: list[Delivery] = []
+        for delivery in deliveries:
+            try:
+                batch.append(self._codec.decode(delivery.body))
+                good.append(delivery)
+            except InvalidArgument as exc:
+                await self._broker.nack(queue, [delivery], reason=str(exc)[:MAX_REASON_CHARACTERS])
+        if not good:
+            return 0
+        keeping = asyncio.ensure_future(self._keep(queue, good))
+        try:
+            await _call(handler, batch)
+        except Exception as exc:
+            logger.exception("the handler failed; %d messages of %s come again", len(good), queue)
+            reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
+            await self._broker.nack(queue, good, reason=reason)
+            return 0
+        except asyncio.CancelledError:
+            await asyncio.shield(self._broker.nack(queue, good, delay_seconds=0, reason="stopped"))
+            raise
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+        await self._broker.ack(queue, good)
+        return len(good)
+
+    async def _keep(self, queue: str, deliveries: list[Delivery]) -> None:
+        """Extend the leases for as long as the handler runs."""
+        seconds = self._settings.lease_seconds
+        while True:
+            await asyncio.sleep(seconds / 3)
+            await self._broker.settle(queue, [Extend(targets=deliveries, seconds=seconds)])
+
+
+async def _call(handler: Handler[M], batch: Sequence[M]) -> None:
+    if inspect.iscoroutinefunction(handler):
+        await handler(batch)
+        return
+    found = await asyncio.to_thread(handler, batch)
+    if inspect.isawaitable(found):  # of an object whose call is a coroutine
+        await found
+
+
+@asynccontextmanager
+async def open(
+    kind: type[M],
+    url: str = "wal:./data",
+    settings: IngestSettings | None = None,
+) -> AsyncIterator[IngestQueue[M]]:
+    """An ingest queue for messages of one kind, for as long as the block runs.
+
+    ``url`` names the store, and is all that tells one backend from another: ``wal:<directory>``,
+    which one process at a time has open, or ``redis://...``, which any number share.
+    """
+    async with Broker(await open_store(url)) as broker:
+        yield IngestQueue(broker, kind, settings)

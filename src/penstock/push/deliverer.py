@@ -1,0 +1,255 @@
+"""Mode ``deliver``: the messages of one subscription are posted, and a 2xx answer is the ack.
+
+One task fetches, in batches, ahead of the calls. As many others as there may be calls at once take
+from what was fetched, and end when there is nothing. So an idle subscription is one sleeping task,
+and a busy one has no task for each message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from contextlib import suppress
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.clock import Clock
+from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.core.message import Delivery
+from penstock.errors import NotFound, PenstockError, StorageClosed
+from penstock.push.leases import Leases
+from penstock.push.record import Record, failure_text
+from penstock.push.request import Requests
+from penstock.push.retry_after import retry_after_seconds
+from penstock.push.settler import CALLING, Settler, Spawn
+from penstock.push.slots import Slots
+from penstock.push.transport import Answer, CallFailed, Endpoint, Transport
+
+__all__ = ["Deliverer"]
+
+logger = structlog.get_logger("penstock.push")
+
+_GONE = 410
+_BUSY = (429, 503)
+_WAIT_SECONDS = 3600.0
+_TROUBLE_SECONDS = 5.0
+
+
+class Deliverer:
+    """Calls for one subscription until it is closed."""
+
+    def __init__(
+        self,
+        target: CallbackTarget,
+        *,
+        broker: Broker,
+        transport: Transport,
+        slots: Slots,
+        record: Record,
+        clock: Clock,
+        rng: random.Random,
+        lease_seconds: float,
+        spawn: Spawn,
+    ) -> None:
+        self._broker = broker
+        self._transport = transport
+        self._slots = slots
+        self._record = record
+        self._clock = clock
+        self._rng = rng
+        self._spawn = spawn
+        self._loop = asyncio.get_running_loop()
+        names = target.queue, target.subscription
+        self._settler = Settler(broker, *names, spawn)
+        self._leases = Leases(broker, *names, lease_seconds, spawn)
+        self._buffer: deque[Delivery] = deque()
+        self._calls = 0
+        self._not_before = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._wanted = asyncio.Event()
+        self._is_closed = False
+        self.update(target)
+        self._fetcher = spawn(self._fetch())
+
+    def update(self, target: CallbackTarget) -> None:
+        """From the next call on."""
+        self.target = target
+        self._requests = Requests(target)
+        self._endpoint = Endpoint(target.callback)
+        self._wanted.set()
+
+    def state(self) -> CallbackState:
+        return self._record.state(self._loop.time(), self._not_before)
+
+    def stop(self) -> None:
+        """Fetch nothing more. What was fetched is still called."""
+        self._fetcher.cancel()
+
+    def close(self) -> None:
+        """What was fetched and not called comes again when its lease ends."""
+        self.stop()
+        self._is_closed = True
+        self._buffer.clear()
+        self._leases.close()
+        self._slots.forget(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def is_suspect(self) -> bool:
+        return self._record.circuit.failures > 0
+
+    # Fetching.
+
+    @property
+    def _limit(self) -> int:
+        """Calls at once: half as many with every failure in a row, one while it is in doubt."""
+        callback = self.target.callback
+        if callback.is_serial:
+            return 1
+        failures = self._record.circuit.failures
+        return max(1, callback.concurrency >> failures) if failures else callback.concurrency
+
+    @property
+    def _room(self) -> int:
+        """How many to fetch now: ahead of the calls where all goes well."""
+        limit = self._limit
+        if limit > 1 and not self.is_suspect:
+            ahead = limit - len(self._buffer)
+            # Not one by one: a fetch costs the same for many.
+            return ahead if ahead * 2 > limit else 0
+        return limit - len(self._buffer) - self._calls
+
+    async def _fetch(self) -> None:
+        broker, names = self._broker, (self.target.queue, self.target.subscription)
+        while not self._is_closed:
+            pause = self._pause_seconds()
+            if pause > 0:
+                self._wanted.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wanted.wait()
+                continue
+            room = self._room
+            if room <= 0:
+                self._wanted.clear()
+                await self._wanted.wait()
+                continue
+            try:
+                deliveries = await broker.receive(
+                    names[0],
+                    subscription=names[1],
+                    limit=room,
+                    lease_seconds=self._leases.seconds,
+                )
+                if not deliveries:
+                    await broker.wait(*names, _WAIT_SECONDS)
+                    continue
+            except (NotFound, StorageClosed):
+                return
+            except PenstockError as exc:
+                logger.error("nothing could be fetched for a callback", error=str(exc), **self._who)
+                await asyncio.sleep(_TROUBLE_SECONDS)
+                continue
+            self._leases.hold(deliveries)
+            self._buffer.extend(deliveries)
+            self.pump()
+
+    def _pause_seconds(self) -> float:
+        """Until the next call may be made: an open circuit, or an endpoint that asked for it."""
+        until = max(self._not_before, self._record.circuit.open_until or 0.0)
+        return until - self._loop.time()
+
+    # Calling.
+
+    def pump(self) -> None:
+        """Start as many calls as there may be."""
+        while self._may_call(self._calls) and self._slots.take(self):
+            self._calls += 1
+            self._record.under_way = self._calls
+            self._spawn(self._call_all(), CALLING)
+
+    def _may_call(self, others: int) -> bool:
+        if not self._buffer or others >= self._limit or self._is_closed:
+            return False
+        pause = self._pause_seconds()
+        if pause > 0:
+            if self._timer is None:
+                self._timer = self._loop.call_later(pause, self._on_time)
+            return False
+        return True
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.pump()
+
+    async def _call_all(self) -> None:
+        try:
+            while self._may_call(self._calls - 1):
+                delivery = self._buffer.popleft()
+                if not self._wanted.is_set() and self._room > 0:
+                    self._wanted.set()
+                await self._call(delivery)
+                if self._slots.is_contended:
+                    break
+        finally:
+            self._calls -= 1
+            self._record.under_way = self._calls
+            self._slots.give(self)
+            self._wanted.set()
+            self.pump()
+
+    async def _call(self, delivery: Delivery) -> None:
+        now_ns = self._clock.now_ns()
+        headers = self._requests.delivery_headers(delivery, now_ns)
+        try:
+            answer = await self._transport.post(self._endpoint, delivery.body, headers)
+        except CallFailed as exc:
+            self._failed(delivery, str(exc))
+        else:
+            if answer.is_success:
+                self._record.succeeded(answer.status)
+                self._settler.ack(delivery)
+            else:
+                await self._refused(delivery, answer, now_ns)
+        finally:
+            self._leases.let_go(delivery)
+
+    async def _refused(self, delivery: Delivery, answer: Answer, now_ns: int) -> None:
+        reason = failure_text(answer)
+        delay = None
+        if answer.status in _BUSY:
+            delay = retry_after_seconds(answer.retry_after, now_ns / 1e9)
+        self._failed(delivery, reason, answer.status, delay)
+        if answer.status == _GONE:
+            logger.warning("a callback is gone: its subscription is paused", **self._who)
+            with suppress(PenstockError):
+                await self._broker.pause(self.target.queue, self.target.subscription)
+
+    def _failed(
+        self,
+        delivery: Delivery,
+        reason: str,
+        status: int | None = None,
+        delay_seconds: float | None = None,
+    ) -> None:
+        now = self._loop.time()
+        wait = delay_seconds
+        if wait is None:
+            self._record.failed(now, reason, status)
+        else:
+            self._record.put_off(reason, status)
+        if self.target.callback.is_serial:
+            # It comes before any later one, so all of them wait and not this one alone.
+            if wait is None:
+                wait = self.target.backoff.delay_seconds(delivery.deliveries, self._rng)
+            delay_seconds = 0.0
+        if wait is not None:
+            self._not_before = max(self._not_before, now + wait)
+        self._settler.nack(delivery, reason, delay_seconds)
+
+    @property
+    def _who(self) -> dict[str, str]:
+        return {"queue": self.target.queue, "subscription": self.target.subscription}

@@ -1,0 +1,187 @@
+"""The dispatcher: whoever has a callback is called, for as long as it is there."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Coroutine, Iterable
+from contextlib import suppress
+from typing import Any
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.clock import Clock, SystemClock
+from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.errors import PenstockError, StorageClosed
+from penstock.push.circuit import Circuit
+from penstock.push.deliverer import Deliverer
+from penstock.push.guard import Guard, Network
+from penstock.push.notifier import Notifier
+from penstock.push.record import Record
+from penstock.push.settler import CALLING, WRITING
+from penstock.push.slots import Slots
+from penstock.push.transport import Resolve, Transport
+
+__all__ = ["Dispatcher"]
+
+logger = structlog.get_logger("penstock.push")
+
+_TROUBLE_SECONDS = 5.0
+
+Caller = Deliverer | Notifier
+
+
+class Dispatcher:
+    """Calls callbacks between `start` and `close`.
+
+    - ``allowed``: networks that may be called although they are not public.
+    - ``workers``: calls under way at once, over all subscriptions.
+    - ``lease_seconds``: how soon a message comes again whose server died while it was called.
+    - ``refresh_seconds``: how often to look for definitions that other servers made; without it
+      only those made through this broker are seen.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        allowed: Iterable[Network] = (),
+        workers: int = 1000,
+        lease_seconds: float = 15.0,
+        tls: ssl.SSLContext | bool = True,
+        refresh_seconds: float | None = None,
+        resolve: Resolve | None = None,
+        clock: Clock | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._broker = broker
+        self._guard = Guard(allowed)
+        self._slots = Slots(workers)
+        self._lease_seconds = lease_seconds
+        self._tls = tls
+        self._refresh_seconds = refresh_seconds
+        self._resolve = resolve
+        self._clock = clock or SystemClock()
+        self._rng = rng or random.Random()
+        self._callers: dict[tuple[str, str], Caller] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._changed = asyncio.Event()
+        self._follower: asyncio.Task[None] | None = None
+        self._transport: Transport | None = None
+
+    async def start(self) -> None:
+        self._transport = Transport(self._guard, tls=self._tls, resolve=self._resolve)
+        self._broker.report_callbacks(self)
+        self._follower = self._spawn(self._follow())
+
+    async def close(self, grace_seconds: float = 5.0) -> None:
+        """Calls under way have ``grace_seconds`` to be answered, and acks are written. Idempotent.
+
+        What was not answered by then is called again after the next start.
+        """
+        if self._follower is None:
+            return
+        self._follower.cancel()
+        self._follower = None
+        self._broker.report_callbacks(None)
+        for caller in self._callers.values():
+            caller.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(grace_seconds):
+                while calls := [task for task in self._tasks if task.get_name() == CALLING]:
+                    await asyncio.wait(calls)
+        for caller in self._callers.values():
+            caller.close()
+        await self._end_tasks()
+        if self._transport is not None:
+            await self._transport.close()
+
+    async def _end_tasks(self) -> None:
+        """Those that write what was answered come to their end; the others are cancelled."""
+        for task in self._tasks:
+            if task.get_name() != WRITING:
+                task.cancel()
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What the broker wants to know.
+
+    def definitions_changed(self) -> None:
+        self._changed.set()
+
+    def state(self, queue: str, subscription: str) -> CallbackState | None:
+        caller = self._callers.get((queue, subscription))
+        return None if caller is None else caller.state()
+
+    # Following the definitions.
+
+    async def _follow(self) -> None:
+        while True:
+            self._changed.clear()
+            try:
+                self._adopt(await self._broker.callbacks())
+            except StorageClosed:
+                return
+            except PenstockError as exc:
+                logger.error("callbacks could not be looked up", error=str(exc))
+                await asyncio.sleep(_TROUBLE_SECONDS)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._refresh_seconds):
+                    await self._changed.wait()
+
+    def _adopt(self, targets: list[CallbackTarget]) -> None:
+        wanted = {
+            (target.queue, target.subscription): target
+            for target in targets
+            # A deliverer gets nothing anyway, and goes on with the calls under way.
+            if not (target.paused and target.callback.mode == "notify")
+        }
+        for key, caller in list(self._callers.items()):
+            target = wanted.get(key)
+            if target is None or target.callback.mode != caller.target.callback.mode:
+                caller.close()
+                del self._callers[key]
+            elif target != caller.target:
+                caller.update(target)
+        for key, target in wanted.items():
+            if key not in self._callers:
+                self._callers[key] = self._caller(target)
+
+    def _caller(self, target: CallbackTarget) -> Caller:
+        assert self._transport is not None
+        record = Record(self._clock, Circuit())
+        if target.callback.mode == "notify":
+            return Notifier(
+                target,
+                broker=self._broker,
+                transport=self._transport,
+                slots=self._slots,
+                record=record,
+                clock=self._clock,
+                spawn=self._spawn,
+            )
+        return Deliverer(
+            target,
+            broker=self._broker,
+            transport=self._transport,
+            slots=self._slots,
+            record=record,
+            clock=self._clock,
+            rng=self._rng,
+            lease_seconds=self._lease_seconds,
+            spawn=self._spawn,
+        )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=name or None)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_end)
+        return task
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("calling back failed", exc_info=error)

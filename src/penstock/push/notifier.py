@@ -1,0 +1,123 @@
+"""Mode ``notify``: a subscriber is told that there is something to receive, and comes for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.clock import Clock
+from penstock.core.callback import CallbackState, CallbackTarget, News
+from penstock.errors import NotFound, PenstockError, StorageClosed
+from penstock.push.record import Record
+from penstock.push.request import Requests
+from penstock.push.settler import Spawn
+from penstock.push.slots import Slots
+from penstock.push.transport import CallFailed, Endpoint, Transport
+
+__all__ = ["Notifier"]
+
+logger = structlog.get_logger("penstock.push")
+
+# A burst is one call: the first message waits this long for others, and so do calls for calls.
+_LINGER_SECONDS = 0.005
+_GAP_SECONDS = 0.1
+_WAIT_SECONDS = 3600.0
+_TROUBLE_SECONDS = 5.0
+_AT_ONCE = 1e-6
+
+
+class Notifier:
+    """Tells one subscriber, until it is closed. What it answers is of no consequence."""
+
+    def __init__(
+        self,
+        target: CallbackTarget,
+        *,
+        broker: Broker,
+        transport: Transport,
+        slots: Slots,
+        record: Record,
+        clock: Clock,
+        spawn: Spawn,
+    ) -> None:
+        self._broker = broker
+        self._transport = transport
+        self._slots = slots
+        self._record = record
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._slot = asyncio.Event()
+        self.update(target)
+        self._task = spawn(self._run())
+
+    def update(self, target: CallbackTarget) -> None:
+        """From the next call on."""
+        self.target = target
+        self._requests = Requests(target)
+        self._endpoint = Endpoint(target.callback)
+
+    def state(self) -> CallbackState:
+        return self._record.state(self._loop.time(), 0.0)
+
+    def stop(self) -> None:
+        self._task.cancel()
+
+    def close(self) -> None:
+        self.stop()
+        self._slots.forget(self)
+
+    @property
+    def is_suspect(self) -> bool:
+        return self._record.circuit.failures > 0
+
+    def pump(self) -> None:
+        self._slot.set()
+
+    async def _run(self) -> None:
+        seen = 0
+        names = self.target.queue, self.target.subscription
+        while True:
+            try:
+                news = await self._broker.wait_news(*names, seen, _WAIT_SECONDS)
+                if news.seen == seen:
+                    continue
+                await asyncio.sleep(max(_LINGER_SECONDS, self._closed_seconds()))
+                news = await self._broker.wait_news(*names, seen, _AT_ONCE)
+            except (NotFound, StorageClosed):
+                return
+            except PenstockError as exc:
+                queue, subscription = names
+                logger.error(
+                    "a callback could not look for news",
+                    queue=queue,
+                    subscription=subscription,
+                    error=str(exc),
+                )
+                await asyncio.sleep(_TROUBLE_SECONDS)
+                continue
+            seen = news.seen
+            if news.ready:
+                await self._tell(news)
+                await asyncio.sleep(_GAP_SECONDS)
+
+    def _closed_seconds(self) -> float:
+        return (self._record.circuit.open_until or 0.0) - self._loop.time()
+
+    async def _tell(self, news: News) -> None:
+        while not self._slots.take(self):
+            self._slot.clear()
+            await self._slot.wait()
+        self._record.under_way = 1
+        body = self._requests.notice_body(news)
+        headers = self._requests.notice_headers(secrets.token_hex(16), body, self._clock.now_ns())
+        try:
+            answer = await self._transport.post(self._endpoint, body, headers)
+            self._record.succeeded(answer.status)
+        except CallFailed as exc:
+            self._record.failed(self._loop.time(), str(exc))
+        finally:
+            self._record.under_way = 0
+            self._slots.give(self)

@@ -1,0 +1,96 @@
+"""Acks and nacks of one subscription, gathered while the ones before are written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Protocol
+
+import structlog
+
+from penstock.broker import Broker
+from penstock.core.message import Delivery
+from penstock.errors import InvalidReceipt, NotFound, PenstockError
+from penstock.storage.base import Ack, Nack, Settlement
+
+__all__ = ["CALLING", "WRITING", "Settler", "Spawn"]
+
+CALLING = "calling"
+"""The name of a task that calls: at the end it is given some time."""
+WRITING = "writing"
+"""The name of a task that writes what was answered: it is never cancelled, for it has an end."""
+
+logger = structlog.get_logger("penstock.push")
+
+
+class Spawn(Protocol):
+    """Starts a task, and sees to its end."""
+
+    def __call__(self, work: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]: ...
+
+
+class Settler:
+    """What fails to be written comes again when its lease ends: at least once."""
+
+    def __init__(self, broker: Broker, queue: str, subscription: str, spawn: Spawn) -> None:
+        self._broker = broker
+        self._queue = queue
+        self._subscription = subscription
+        self._spawn = spawn
+        self._acks: list[Delivery] = []
+        self._nacks: list[Nack] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def ack(self, delivery: Delivery) -> None:
+        self._acks.append(delivery)
+        self._start()
+
+    def nack(self, delivery: Delivery, reason: str, delay_seconds: float | None) -> None:
+        self._nacks.append(Nack(targets=[delivery], delay_seconds=delay_seconds, reason=reason))
+        self._start()
+
+    def _start(self) -> None:
+        if self._task is None:
+            self._task = self._spawn(self._write(), WRITING)
+
+    async def _write(self) -> None:
+        try:
+            while self._acks or self._nacks:
+                settlements: list[Settlement] = [Ack(targets=self._acks)] if self._acks else []
+                settlements += self._nacks
+                self._acks, self._nacks = [], []
+                await self._settle(settlements)
+        finally:
+            self._task = None
+
+    async def _settle(self, settlements: list[Settlement]) -> None:
+        try:
+            await self._broker.settle(self._queue, settlements, self._subscription)
+        except InvalidReceipt:
+            # The subscription was made anew: some of these are of the former one.
+            for one in settlements:
+                await self._settle_each(one)
+        except NotFound:
+            pass  # it was deleted, and its messages with it
+        except PenstockError as exc:
+            logger.error(
+                "callbacks were not noted",
+                queue=self._queue,
+                subscription=self._subscription,
+                error=str(exc),
+            )
+
+    async def _settle_each(self, settlement: Settlement) -> None:
+        assert isinstance(settlement, Ack | Nack)
+        for target in settlement.targets:
+            one: Settlement = Ack(targets=[target])
+            if isinstance(settlement, Nack):
+                one = Nack(
+                    targets=[target],
+                    delay_seconds=settlement.delay_seconds,
+                    reason=settlement.reason,
+                )
+            try:
+                await self._broker.settle(self._queue, [one], self._subscription)
+            except PenstockError:
+                continue

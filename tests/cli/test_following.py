@@ -1,0 +1,176 @@
+"""Commands that go on until they are interrupted, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.cli.shell import Shell
+
+_PATIENCE_SECONDS = 30
+
+
+@contextmanager
+def running(
+    penstock: Shell,
+    *arguments: str,
+    stdin: int | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+    columns: int = 200,
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from penstock.cli import main; main()", *arguments],
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        env={**os.environ, "PENSTOCK_URL": penstock.url, "COLUMNS": str(columns), "LINES": "50"},
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def interrupt(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    said = process.stderr.read()
+    return process.wait(_PATIENCE_SECONDS), said
+
+
+def line_of(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_tail_follows_until_it_is_interrupted(penstock: Shell, queue: str) -> None:
+    penstock.ok("publish", queue, "-m", "before")
+    with running(penstock, "tail", queue, "--follow", "--json") as process:
+        assert json.loads(line_of(process))["body"] == "before"
+
+        penstock.ok("publish", queue, "-m", "after")
+
+        assert json.loads(line_of(process))["body"] == "after"
+        assert interrupt(process) == (130, b"")
+
+
+def test_receive_follows_and_acks(penstock: Shell, queue: str) -> None:
+    with running(penstock, "receive", queue, "--follow", "--ack", "--body") as process:
+        for body in ("one", "two"):
+            penstock.ok("publish", queue, "-m", body)
+            assert line_of(process) == f"{body}\n".encode()
+        assert interrupt(process) == (130, b"")
+    assert penstock.json("sub", "show", queue, "default")["acked"] >= 1
+
+
+def test_publish_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str) -> None:
+    with running(penstock, "publish", queue, "--lines", "--json", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\nsecond, not yet comp")
+        process.stdin.flush()
+
+        assert json.loads(line_of(process))["index"] == 0
+
+        process.stdin.write(b"lete\n")
+        process.stdin.close()
+        assert json.loads(line_of(process))["index"] == 1
+        assert process.wait(_PATIENCE_SECONDS) == 0
+    assert penstock.ok("view", queue, "--body") == "first\nsecond, not yet complete\n"
+
+
+def test_a_load_that_is_interrupted_leaves_nothing_behind(penstock: Shell) -> None:
+    def queues() -> list[str]:
+        names = [one["name"] for one in penstock.json("queue", "list")]
+        return [name for name in names if name.startswith("bench-")]
+
+    with running(penstock, "bench", "--messages", "10000000") as process:
+        until = time.monotonic() + _PATIENCE_SECONDS
+        while not queues():
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert interrupt(process) == (130, b"")
+    assert queues() == []
+
+
+def test_whoever_reads_may_go_away(penstock: Shell, queue: str) -> None:
+    with running(penstock, "tail", queue, "--follow", "--body") as process:
+        penstock.ok("publish", queue, "-m", "first")
+        assert line_of(process) == b"first\n"
+        assert process.stdout is not None
+        process.stdout.close()
+
+        penstock.ok("publish", queue, "-m", "second")
+
+        assert process.wait(_PATIENCE_SECONDS) == 141
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+
+
+def test_stats_refresh_on_a_terminal(penstock: Shell, queue: str) -> None:
+    with (
+        terminal() as (ours, theirs),
+        running(penstock, "stats", queue, "-i", "0.1", stdout=theirs) as process,
+    ):
+        read_until(ours, b"0 B")
+        penstock.ok("publish", queue, "-m", "x" * 2000)
+        read_until(ours, b"2.0 KiB")
+        assert interrupt(process)[0] == 130
+
+
+def test_a_large_file_is_published_with_a_bar_that_is_no_part_of_the_output(
+    penstock: Shell, queue: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    path.write_text(f"{'x' * 1000}\n" * 4000)
+    with terminal() as (ours, theirs):
+        arguments = ["publish", queue, "--lines", str(path)]
+        with running(penstock, *arguments, stderr=theirs) as process:
+            read_until(ours, b"/3.8 MiB")
+            said = line_of(process).decode()
+            assert process.wait(_PATIENCE_SECONDS) == 0
+    assert said == f"published 4000 messages to {queue}, index 0 to 3999 (memory)\n"
+
+
+def test_in_a_narrow_terminal_receipts_are_whole_and_bodies_are_cut(
+    penstock: Shell, queue: str
+) -> None:
+    penstock.ok("publish", queue, "-m", "x" * 1000)
+    with terminal() as (ours, theirs):
+        with running(penstock, "receive", queue, stdout=theirs, columns=70) as process:
+            assert process.wait(_PATIENCE_SECONDS) == 0
+        shown = read_until(ours, "…".encode()).decode()
+    row = shown.splitlines()[-1]
+    assert len(row.split()[-3].split(".")) == 3
+    assert row.split()[-1].startswith("xxx")
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, int]]:
+    """Our end of it, and that of a program."""
+    ours, theirs = pty.openpty()
+    try:
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def read_until(terminal: int, words: bytes) -> bytes:
+    seen = b""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    while words not in seen:
+        ready, _, _ = select.select([terminal], [], [], until - time.monotonic())
+        assert ready, seen
+        seen += os.read(terminal, 65536)
+    return seen

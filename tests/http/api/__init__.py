@@ -1,0 +1,3 @@
+"""``/api/*``, in a process of its own making."""
+
+from __future__ import annotations
