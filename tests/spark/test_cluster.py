@@ -19,6 +19,11 @@ from tests.spark.test_exactly_once import Driver
 
 LIMIT_SECONDS = 280
 
+pytestmark = pytest.mark.skipif(
+    not (os.environ.get("CI") or os.environ.get("PENSTOCK_SPARK_ALL")),
+    reason="each of these takes most of a minute: set PENSTOCK_SPARK_ALL=1",
+)
+
 
 @pytest.mark.usefixtures("java")
 def test_executors_in_other_processes_read_and_write(
@@ -46,10 +51,6 @@ def test_executors_in_other_processes_read_and_write(
     assert client.queue_stats(target).messages == 2000
 
 
-@pytest.mark.skipif(
-    not (os.environ.get("CI") or os.environ.get("PENSTOCK_SPARK_ALL")),
-    reason="the declarative runner takes most of a minute: set PENSTOCK_SPARK_ALL=1",
-)
 @pytest.mark.usefixtures("java")
 def test_the_declarative_example_runs(
     server: Server, client: Client, queue: str, tmp_path: Path

@@ -107,7 +107,8 @@ class Queues:
         if head <= above:
             return head
         log = self._log(state.name)
-        page = self._server.get(f"/v1/queues/{log}/messages?start={head - 1}&limit=1")
+        last = f"start={head - 1}&limit=1&include_body=false"
+        page = self._server.get(f"/v1/queues/{log}/messages?{last}")
         if not page["messages"] and state.first < head:
             return above
         if state.is_held:
