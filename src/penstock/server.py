@@ -145,7 +145,8 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     tls: ssl.SSLContext | bool = settings.callback_verify_tls
     if tls and settings.callback_ca is not None:
         try:
-            tls = ssl.create_default_context(cafile=settings.callback_ca)
+            tls = ssl.create_default_context()
+            tls.load_verify_locations(settings.callback_ca)
         except OSError as exc:
             raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
     return Dispatcher(
