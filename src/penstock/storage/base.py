@@ -183,6 +183,9 @@ class Store(Protocol):
         """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`.
 
         Not a coroutine of its own: on the busiest path of all a backend may answer with a future.
+
+        If its idempotency key (`NewBatch.keys`) came within the queue's dedup window, nothing is
+        stored, and the answer is that of the first, with `duplicate` set.
         """
         ...
 
