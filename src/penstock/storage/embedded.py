@@ -280,17 +280,30 @@ class EmbeddedStore:
         self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
 
     async def receive(
-        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         self._admit()
         handout = delivery.receive(
-            self.machine, queue, subscription, limit, lease_seconds, self._now()
+            self.machine, queue, subscription, limit, lease_seconds, self._now(), most_bytes
         )
         return await self._hand_out(handout)
 
-    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
         self._admit()
-        handout = delivery.poll(self.machine, queue, subscription, start, count, self._now())
+        now_ns = self._now()
+        handout = delivery.poll(self.machine, queue, subscription, start, count, now_ns, most_bytes)
         return await self._hand_out(handout)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
