@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         if path is None or not path.isascii():
             raise ValueError("not a path")
         method = parser.get_method().decode("ascii")
-        request = IncomingRequest.incoming(method, path, url.query or b"", self._headers)
+        request = IncomingRequest(method, path, url.query or b"", self._headers)
         is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
         exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
         expect = request.get_first_header(b"expect")
