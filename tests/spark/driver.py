@@ -9,9 +9,12 @@ import json
 import sys
 from pathlib import Path
 
+from pyspark.sql.streaming.query import StreamingQuery
+
 from penstock.pipeline.bronze import MESSAGES, land_stream
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import make_session
+from penstock.pipeline.start import start_patiently
 from tests.spark.helpers import QUICK
 
 __all__ = ["main"]
@@ -23,28 +26,31 @@ def main() -> None:
     lake = Lake(given["lake"])
     options = {**given["options"], "retrySeconds": "60"}
     source = {**options, "subscribe": given["queue"], "maxOffsetsPerTrigger": "2000"}
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-    bronze = land_stream(
-        spark,
-        lake,
-        MESSAGES,
-        {**source, "subscription": "bronze"},
-        once=given["once"],
-        on_landed=lambda landed: print(f"landed {landed.rows}", flush=True),
-    )
-    copy = (
-        spark.readStream.format("penstock")
-        .options(**source, subscription="copy")
-        .load()
-        .select("body")
-        .writeStream.format("penstock")
-        .options(**options, queue=given["target"])
-        .option("checkpointLocation", str(Path(given["lake"]) / "_penstock" / "copy"))
-    )
-    copied = (copy.trigger(availableNow=True) if given["once"] else copy).start()
-    bronze.awaitTermination()
-    copied.awaitTermination()
+
+    def bronze() -> StreamingQuery:
+        return land_stream(
+            spark,
+            lake,
+            MESSAGES,
+            {**source, "subscription": "bronze"},
+            once=given["once"],
+            on_landed=lambda landed: print(f"landed {landed.rows}", flush=True),
+        )
+
+    def copy() -> StreamingQuery:
+        writer = (
+            spark.readStream.format("penstock")
+            .options(**source, subscription="copy")
+            .load()
+            .select("body")
+            .writeStream.format("penstock")
+            .options(**given.get("write_options", options), queue=given["target"])
+            .option("checkpointLocation", str(Path(given["lake"]) / "_penstock" / "copy"))
+        )
+        return (writer.trigger(availableNow=True) if given["once"] else writer).start()
+
+    for query in [start_patiently(bronze), start_patiently(copy)]:
+        query.awaitTermination()
     print("done", flush=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
@@ -87,6 +88,36 @@ def test_every_message_goes_through_bronze_and_silver_exactly_once(
     traffic = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
     assert [(row["queue"], row["topic"]) for row in traffic] == [(queue, None), (queue, "t")]
     assert sum(row["published"] for row in traffic) == len(bodies) + 1
+
+
+def test_events_become_latencies_backlogs_and_reasons(world: World, queue: str, lake: Lake) -> None:
+    world.client.alter_queue(queue, events=True)
+    world.client.create_subscription(queue, "mail", start="earliest", max_deliveries=1)
+    world.client.publish(queue, [NewMessage(body=b"%d" % n, topic="t") for n in range(10)])
+    first, second, *others = world.client.receive(queue, limit=8, subscription="mail")
+    world.client.ack(queue, [first, *others], subscription="mail")
+    world.client.nack(queue, [second], reason="no such address", subscription="mail")
+
+    run(world.spark, job(world, lake, queue))
+
+    def rows(table: str) -> list[dict[str, Any]]:
+        found = ds.dataset(gold.gold_path(lake, table)).to_table().to_pylist()
+        return [row for row in found if row.get("subscription", "mail") == "mail"]
+
+    events = world.spark.read.parquet(str(lake.table("events")))
+    counts = {row["event"]: row["count"] for row in events.groupBy("event").count().collect()}
+    # The pipeline is a subscription too, and acks everything.
+    assert counts["published"] == 10
+    assert counts["acked"] == 7 + 10
+    [day] = rows("delivery_day")
+    assert (day["delivered"], day["acked"], day["dead"]) == (8, 7, 1)
+    assert 0 <= day["first_delivery_p50_ms"] <= day["first_delivery_p99_ms"]
+    assert day["first_delivery_p50_ms"] <= day["ack_p50_ms"]
+    assert [(row["reason"], row["dead"]) for row in rows("dead_letters")] == [
+        ("no such address", 1)
+    ]
+    assert rows("backlog_minute")[-1]["backlog"] == 2
+    assert status_of(lake).behind == {"silver": 0, "gold": 0}
 
 
 def test_a_typed_queue_has_a_table_of_its_own_and_wrong_types_are_rejected(

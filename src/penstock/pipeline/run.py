@@ -19,6 +19,7 @@ from penstock.pipeline.compaction import Compacted, compact_table
 from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
 from penstock.spark.queues import Queues
 
@@ -141,13 +142,15 @@ class _Streams:
         return has_events
 
     def _start(self, feed: Feed) -> None:
-        self._queries[feed.table] = land_stream(
-            self._spark,
-            self._job.lake,
-            feed,
-            self._options,
-            once=self._job.once,
-            on_landed=self._progress.landed,
+        self._queries[feed.table] = start_patiently(
+            lambda: land_stream(
+                self._spark,
+                self._job.lake,
+                feed,
+                self._options,
+                once=self._job.once,
+                on_landed=self._progress.landed,
+            )
         )
 
     def stop(self) -> None:

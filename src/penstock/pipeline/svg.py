@@ -77,7 +77,7 @@ def bars(title: str, values: Sequence[tuple[str, float]], unit: str) -> str:
         parts.append(_nothing(height))
     for place, (name, value) in enumerate(ranked):
         y = top + row * place
-        width = (_WIDTH - label - 90) * value / most
+        width = (_WIDTH - label - 130) * value / most
         shown = name if len(name) <= 44 else name[:43] + "…"
         parts.append(
             f"<text x='{label - 8}' y='{y + 15}' text-anchor='end' {_LETTERS}>{escape(shown)}"
@@ -115,7 +115,7 @@ class _Frame:
             f"<text x='{_WIDTH - _RIGHT}' y='18' text-anchor='end' {_LETTERS}>{unit}</text>"
         )
         form = "%d %b %H:%M" if self._span > timedelta(hours=20) else "%H:%M"
-        ticks = 6 if self._span else 0
+        ticks = 5 if self._span else 0
         for tick in range(ticks + 1):
             at = self._begin + self._span * tick / (ticks or 1)
             anchor = "start" if tick == 0 else "end" if tick == ticks else "middle"

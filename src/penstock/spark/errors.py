@@ -5,7 +5,7 @@
     PenstockError
     └── SparkError
         ├── DataLoss        data_loss: messages that were to be read are gone
-        ├── Unreachable     unreachable: no answer came for as long as `retrySeconds` says
+        ├── Unreachable     unreachable: the server could not do it within `retrySeconds`
         └── Refused         whatever code the server gave
 """
 
@@ -29,7 +29,7 @@ class DataLoss(SparkError):
 
 
 class Unreachable(SparkError):
-    """The server did not answer."""
+    """The server did not answer, or said that it cannot now, for too long."""
 
     code = "unreachable"
 

@@ -55,7 +55,7 @@ def fetch(part: Range, options: ReadOptions, shaper: Shaper) -> Iterator[pa.Reco
         except Interrupted as exc:
             if time.monotonic() - since > options.connection.retry_seconds:
                 raise Unreachable(
-                    f"{options.connection.url} did not answer for "
+                    f"{options.connection.url} could not do it for "
                     f"{options.connection.retry_seconds:g} seconds (retrySeconds): {exc}"
                 ) from exc
             time.sleep(_PAUSE_SECONDS)

@@ -69,7 +69,7 @@ class Server:
                 left = began + self._options.retry_seconds - time.monotonic()
                 if left <= 0:
                     raise Unreachable(
-                        f"{self._options.url} did not answer for "
+                        f"{self._options.url} could not do it for "
                         f"{self._options.retry_seconds:g} seconds (retrySeconds): {exc}"
                     ) from exc
                 time.sleep(min(pause, left))

@@ -70,12 +70,13 @@ class Queues:
             known = set(logs)
             named = [(name, self._log(name)) for name in self._options.subscribe]
             return [(name, log) for name, log in named if log in known]
+        known = set(logs)
         suffix = EVENTS_SUFFIX if self._options.is_events else ""
-        names = [(log.removesuffix(suffix), log) for log in sorted(logs) if log.endswith(suffix)]
+        names = [(log.removesuffix(suffix), log) for log in sorted(known) if log.endswith(suffix)]
         return [
             (name, log)
             for name, log in names
-            if self._pattern.fullmatch(name) and not name.endswith(_SYSTEM_SUFFIXES)
+            if self._pattern.fullmatch(name) and not _is_system(name, known)
         ]
 
     def _state(self, name: str, stats: dict[str, Any]) -> QueueState:
@@ -106,7 +107,8 @@ class Queues:
         if head <= above:
             return head
         log = self._log(state.name)
-        page = self._server.get(f"/v1/queues/{log}/messages?start={head - 1}&limit=1")
+        last = f"start={head - 1}&limit=1&include_body=false"
+        page = self._server.get(f"/v1/queues/{log}/messages?{last}")
         if not page["messages"] and state.first < head:
             return above
         if state.is_held:
@@ -160,6 +162,13 @@ class Queues:
 
     def _log(self, name: str) -> str:
         return name + EVENTS_SUFFIX if self._options.is_events else name
+
+
+def _is_system(name: str, known: set[str]) -> bool:
+    """Dead letters or events of another queue: a pattern means queues that people publish to."""
+    return any(
+        name.endswith(suffix) and name.removesuffix(suffix) in known for suffix in _SYSTEM_SUFFIXES
+    )
 
 
 def _envelopes(options: ReadOptions) -> ReadOptions:

@@ -1,0 +1,67 @@
+"""``penstock pipeline`` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.pipeline import app
+from penstock.pipeline.lake import Lake
+from tests.spark.helpers import World
+
+
+def call(*words: str, answer: str | None = None) -> Result:
+    return CliRunner().invoke(app, list(words), input=answer)
+
+
+def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path: Path) -> None:
+    lake = ["--lake", str(tmp_path / "lake")]
+    there = ["--url", world.options["url"], "--master", "local[2]"]
+    world.publish(queue, 5)
+
+    ran = call("run", "--once", "--queues", queue, *lake, *there)
+    assert ran.exit_code == 0, ran.output
+    status = json.loads(call("status", "--json", *lake).stdout)
+    assert status["landed"] == {queue: 5}
+    assert call("report", *lake).exit_code == 0
+    assert (tmp_path / "lake" / "report.html").exists()
+
+    counted = call("replay", "--where", "index > 2", "--to", queue, "--dry-run", *lake, *there)
+    assert "2 messages would go to" in counted.output
+    assert world.client.queue_stats(queue).messages == 5
+
+    assert call("compact", *lake).exit_code == 0
+    assert call("reset", *lake, answer="n\n").exit_code == 1
+    assert (tmp_path / "lake" / "bronze").exists()
+    assert call("reset", "--yes", *lake).exit_code == 0
+    assert list((tmp_path / "lake").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["status"], "is no lake: run the pipeline first"),
+        (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
+        (["run", "--lake", "s3://bucket/lake"], "no atomic rename"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(
+    words: list[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    done = call(*words)
+
+    assert done.exit_code == 1
+    assert told in done.output
+
+
+def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:
+    with lake.lock():
+        done = call("reset", "--yes", "--lake", str(lake.root))
+
+    assert done.exit_code == 1
+    assert "lake_in_use" in done.output

@@ -1,0 +1,90 @@
+"""On executors that are processes of their own, and under Spark's declarative runner."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from penstock.client import Client
+from tests.client.server import Server
+from tests.docs.page import ROOT
+from tests.spark.helpers import OPTIONS, QUICK
+from tests.spark.test_exactly_once import Driver
+
+LIMIT_SECONDS = 280
+
+pytestmark = pytest.mark.skipif(
+    not (os.environ.get("CI") or os.environ.get("PENSTOCK_SPARK_ALL")),
+    reason="each of these takes most of a minute: set PENSTOCK_SPARK_ALL=1",
+)
+
+
+@pytest.mark.usefixtures("java")
+def test_executors_in_other_processes_read_and_write(
+    server: Server, client: Client, queue: str, tmp_path: Path
+) -> None:
+    target = f"{queue}-out"
+    client.create_queue(target)
+    client.publish(queue, [b"body %d" % n for n in range(2000)])
+    command: dict[str, object] = {
+        "master": "local-cluster[2,1,1024]",
+        "lake": str(tmp_path / "lake"),
+        "options": {"url": server.url, **OPTIONS, "minPartitions": "4"},
+        "write_options": {"url": server.url, **OPTIONS},
+        "queue": queue,
+        "target": target,
+        "once": True,
+        "settings": {"spark.executor.memory": "512m"},
+    }
+
+    with Driver(command, tmp_path / "driver.log") as driver:
+        driver.wait_for("done")
+
+    rows = ds.dataset(tmp_path / "lake" / "bronze", partitioning="hive").to_table()
+    assert sorted(rows["index"].to_pylist()) == list(range(2000))
+    assert client.queue_stats(target).messages == 2000
+
+
+@pytest.mark.usefixtures("java")
+def test_the_declarative_example_runs(
+    server: Server, client: Client, queue: str, tmp_path: Path
+) -> None:
+    project = tmp_path / "project"
+    shutil.copytree(ROOT / "examples" / "declarative-pipeline", project)
+    spec = project / "spark-pipeline.yml"
+    storage = f"storage: file://{project}/storage"
+    spec.write_text(
+        spec.read_text().replace("storage: file:///tmp/penstock-declarative-pipeline", storage)
+    )
+    client.publish(queue, [b"a", b"b", b"c"])
+    environment = {
+        **os.environ,
+        "PENSTOCK_URL": server.url,
+        "PENSTOCK_USER": "admin",
+        "PENSTOCK_PASSWORD": "adminpassword",
+        "PENSTOCK_QUEUE": queue,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    java = QUICK["spark.driver.extraJavaOptions"]
+
+    done = subprocess.run(
+        ["spark-pipelines", "--conf", f"spark.driver.extraJavaOptions={java}", "run"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    found = ds.dataset(project / "spark-warehouse" / "orders_by_topic", exclude_invalid_files=True)
+    assert found.to_table().to_pylist() == [{"topic": None, "messages": 3}]
