@@ -6,7 +6,7 @@ import os
 
 from pyspark import pipelines as dp
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions
 
 spark = SparkSession.active()
 
@@ -27,4 +27,4 @@ def orders() -> DataFrame:
 
 @dp.materialized_view
 def orders_by_topic() -> DataFrame:
-    return spark.read.table("orders").groupBy("topic").agg(F.count("*").alias("messages"))
+    return spark.read.table("orders").groupBy("topic").agg(functions.count("*").alias("messages"))
