@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions
+from pyspark.sql import DataFrame, SparkSession, functions
 
 spark = SparkSession.active()
 
