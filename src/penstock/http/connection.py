@@ -195,6 +195,7 @@ class Connection(asyncio.Protocol):
     def ended(self, exchange: Exchange) -> None:
         if exchange.task is not None:
             self._server.tasks.discard(exchange.task)
+        exchange.let_go()
 
     def answered(self, exchange: Exchange) -> None:
         """By the exchange whose turn it was."""

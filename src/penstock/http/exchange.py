@@ -103,6 +103,11 @@ class Exchange:
         self.has_begun = False
         self.is_answered = False
 
+    def let_go(self) -> None:
+        """Of all that holds on to it in turn: what is in a circle is freed late."""
+        self.task = None
+        self.request.content = None
+
     # The request, as it comes in.
 
     def add(self, part: bytes) -> None:
