@@ -62,7 +62,7 @@ class Stream:
             if self._has_checkpoint:
                 self._landed_before = {}
         staged = self._landing.staging / self._feed.table
-        day = F.date_format(F.col(self._feed.at), "yyyy-MM-dd")
+        day = F.to_date(F.col(self._feed.at))
         (
             batch.withColumn("day", day)
             .write.mode("overwrite")

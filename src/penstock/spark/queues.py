@@ -97,20 +97,21 @@ class Queues:
             is_held=bool(mine and mine[0]["held"]),
         )
 
-    def head(self, state: QueueState, above: int) -> int:
+    def head(self, state: QueueState, above: int, *, is_durable: bool = False) -> int:
         """How far the queue can be read now; no crash takes back what is below.
 
         Statistics may count messages that are still on their way to the disk. A read waits for
-        them, so after one that began later they are safe.
+        them, so after one that began later they are safe; with ``is_durable`` that is known.
         """
         head = state.next
         if head <= above:
             return head
         log = self._log(state.name)
-        last = f"start={head - 1}&limit=1&include_body=false"
-        page = self._server.get(f"/v1/queues/{log}/messages?{last}")
-        if not page["messages"] and state.first < head:
-            return above
+        if not is_durable:
+            last = f"start={head - 1}&limit=1&include_body=false"
+            page = self._server.get(f"/v1/queues/{log}/messages?{last}")
+            if not page["messages"] and state.first < head:
+                return above
         if state.is_held:
             path = f"/v1/queues/{log}/subscriptions/{self._options.subscription}/held?limit=1"
             held = self._server.get(path)["indexes"]

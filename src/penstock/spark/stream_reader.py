@@ -96,13 +96,16 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = Queues(self._options)
         self._rest(start)
         states = queues.look()
-        self._finish(queues, states, start)
+        finished = self._finish(queues, states, start)
         found = {
             name: _floor(queues, state, "earliest")
             for name, state in states.items()
             if name not in start and (self._target is None or name in self._target)
         }
-        heads = {name: self._head(queues, states.get(name), name, at) for name, at in start.items()}
+        heads = {
+            name: self._head(queues, states.get(name), at, name, is_durable=name in finished)
+            for name, at in start.items()
+        }
         self._heads = {name: state.next for name, state in states.items()}
         end = start | heads | found
         if isinstance(limit, ReadMaxRows):
@@ -122,7 +125,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         time.sleep(self._pause_seconds)
 
-    def _finish(self, queues: Queues, states: dict[str, QueueState], start: Offset) -> None:
+    def _finish(self, queues: Queues, states: dict[str, QueueState], start: Offset) -> set[str]:
+        """Move floors; the queues whose floor has moved.
+
+        That is a durable step, and what was looked at before it is durable with it.
+        """
+        finished = set()
         for name, at in start.items():
             state = states.get(name)
             if state is None:
@@ -130,8 +138,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             floor = _floor(queues, state, at)
             if floor < at <= state.next:
                 queues.finish(name, at)
+                finished.add(name)
+        return finished
 
-    def _head(self, queues: Queues, state: QueueState | None, name: str, at: int) -> int:
+    def _head(
+        self, queues: Queues, state: QueueState | None, at: int, name: str, *, is_durable: bool
+    ) -> int:
         if state is None:
             if self._options.fail_on_data_loss and self._is_wanted(name):
                 raise DataLoss(
@@ -139,7 +151,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "With failOnDataLoss=false the stream goes on without it"
                 )
             return at
-        head = queues.head(state, at)
+        head = queues.head(state, at, is_durable=is_durable)
         if head < at and self._options.fail_on_data_loss and state.next < at:
             raise DataLoss(
                 f"queue {name!r} ends before index {head}, and the stream had come to {at}: it was "
