@@ -271,13 +271,13 @@ class EmbeddedStore:
             await self._journal.make_room(self._gathering.size + size)
         return await self._gathering.add(queue, batch, overhead=overhead)
 
-    def _on_published(self, queue: str, count: int) -> None:
+    def _on_published(self, queue: str, count: int) -> bool:
         found = self.machine.queues[queue]
         config = found.config
         is_bounded = config.max_messages is not None or config.max_bytes is not None
         # Where there is a bound, older messages may have expired to make room.
         since = 0 if is_bounded else found.next - count
-        self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
+        return self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
 
     async def receive(
         self,
@@ -370,9 +370,18 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        self._waiters.wake(machine.queues[queue], now_ns)
+        if self._waiters.wake(machine.queues[queue], now_ns):
+            await self._next_turn()
         await self._commit()
         return outcomes
+
+    async def _next_turn(self) -> None:
+        """Who was woken comes now: what they take is committed together with what woke them."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.submit()
+            raise
 
     # Reading.
 
@@ -542,6 +551,7 @@ class EmbeddedStore:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for queue in self.machine.queues.values():
             self._waiters.wake_all(queue)
+        await asyncio.sleep(0)  # commits that were put off by a turn come first
         await self._finish()
 
     async def _finish(self) -> None:
