@@ -34,7 +34,7 @@ __all__ = ["check_exposure", "run_server", "serve"]
 # The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
 # commit that needs several turns takes tens of milliseconds.
 SWITCH_SECONDS = 0.0005
-# A request leaves a few dozen objects behind, and none of them in a cycle.
+# A request leaves a few dozen objects behind, and none of them in a cycle: `Connection.ended`.
 GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75

@@ -85,6 +85,11 @@ class Connection(asyncio.Protocol):
         for exchange in self._waiting:
             exchange.leave()
         self.resume_writing()
+        # Each of these refers to the connection. Without them it goes at once, not when the
+        # collector of cycles comes round, which is seldom.
+        self._exchange = None
+        self._waiting.clear()
+        del self._parser
 
     def eof_received(self) -> None:
         """Half closed: whoever sends no more may still read."""
