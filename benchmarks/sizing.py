@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 
-from penstock import AsyncClient
+from penstock import AsyncClient, NewMessage
 
 BATCH = 1000
 BODY = b"x" * 256
@@ -45,13 +45,9 @@ class Server:
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) / 1024
 
-    def client(self, *, is_idempotent: bool = True) -> AsyncClient:
-        return AsyncClient(
-            f"http://{self.host}:{self.port}",
-            username="admin",
-            password="adminpassword",
-            is_idempotent=is_idempotent,
-        )
+    def client(self) -> AsyncClient:
+        url = f"http://{self.host}:{self.port}"
+        return AsyncClient(url, username="admin", password="adminpassword")
 
     def stop(self) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -67,10 +63,11 @@ def serving(data: Path) -> Iterator[Server]:
         server.stop()
 
 
-async def fill(client: AsyncClient, messages: int) -> None:
+async def fill(client: AsyncClient, messages: int, *, keyed: bool) -> None:
     await client.create_queue("sizing")
-    for _ in range(messages // BATCH):
-        await client.publish("sizing", [BODY] * BATCH)
+    for first in range(0, messages, BATCH):
+        keys = [f"message-{number}" if keyed else None for number in range(first, first + BATCH)]
+        await client.publish("sizing", [NewMessage(body=BODY, dedup_key=key) for key in keys])
 
 
 async def wait_for_nothing(server: Server, stack: AsyncExitStack) -> None:
@@ -89,19 +86,19 @@ async def wait_for_nothing(server: Server, stack: AsyncExitStack) -> None:
 
 
 async def measure(messages: int, directory: Path) -> None:
-    for is_idempotent, what in ((False, "without"), (True, "with")):
+    for keyed, what in ((False, "without"), (True, "with")):
         data = directory / what / "data"
         data.parent.mkdir()
         with serving(data) as server:
             empty = server.resident
-            async with server.client(is_idempotent=is_idempotent) as client:
-                await fill(client, messages)
+            async with server.client() as client:
+                await fill(client, messages, keyed=keyed)
             filled = server.resident
         log = sum(file.stat().st_size for file in data.glob("*.log"))
         checkpoint = max(file.stat().st_size for file in data.glob("*.ckpt"))
         with serving(data) as server:
             again = server.resident
-        print(f"{messages} messages of {len(BODY)} bytes, {what} dedup keys:")
+        print(f"{messages} messages of {len(BODY)} bytes, {what} dedup keys of their own:")
         print(f"  disk      {log / messages:8.0f} bytes a message in the log")
         print(f"            {checkpoint / messages:8.1f} bytes a message in a checkpoint")
         print(f"  memory    {empty:8.0f} MiB when empty, {filled:.0f} MiB after publishing them")

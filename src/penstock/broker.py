@@ -241,20 +241,28 @@ class Broker:
         limit: int = 1,
         wait_seconds: float = 0,
         lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
-        """Lease messages. With ``wait_seconds`` it waits that long for the first one."""
+        """Lease messages. With ``wait_seconds`` it waits that long for the first one.
+
+        With ``most_bytes`` they have about that many bytes at most, but it is one at least.
+        """
         _check_names(queue, subscription)
         if wait_seconds != 0:
             check_seconds("wait_seconds", wait_seconds)
+        if most_bytes is not None:
+            check_whole("most_bytes", most_bytes, 1)
         store = self._store
-        deliveries = await store.receive(queue, subscription, limit, lease_seconds)
+        deliveries = await store.receive(queue, subscription, limit, lease_seconds, most_bytes)
         if deliveries or wait_seconds <= 0:
             return deliveries
         loop = asyncio.get_running_loop()
         until = loop.time() + wait_seconds
         while not deliveries and self._may_wait and (left := until - loop.time()) > 0:
             if await self._wait(queue, subscription, left):
-                deliveries = await store.receive(queue, subscription, limit, lease_seconds)
+                deliveries = await store.receive(
+                    queue, subscription, limit, lease_seconds, most_bytes
+                )
         return deliveries
 
     async def _wait(self, queue: str, subscription: str, seconds: float) -> bool:
@@ -272,11 +280,19 @@ class Broker:
             self._waiting.discard(task)
 
     async def poll(
-        self, queue: str, subscription: str, *, start: int, count: int
+        self,
+        queue: str,
+        subscription: str,
+        *,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease by index range; see `penstock.core.delivery.poll`."""
         _check_names(queue, subscription)
-        return await self._store.poll(queue, subscription, start, count)
+        if most_bytes is not None:
+            check_whole("most_bytes", most_bytes, 1)
+        return await self._store.poll(queue, subscription, start, count, most_bytes)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         """Have one particular unsettled message delivered once more."""

@@ -34,7 +34,7 @@ __all__ = ["check_exposure", "run_server", "serve"]
 # The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
 # commit that needs several turns takes tens of milliseconds.
 SWITCH_SECONDS = 0.0005
-# A request leaves a few dozen objects behind, and none of them in a cycle.
+# A request leaves a few dozen objects behind, and none of them in a cycle: `Connection.ended`.
 GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
@@ -145,7 +145,8 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     tls: ssl.SSLContext | bool = settings.callback_verify_tls
     if tls and settings.callback_ca is not None:
         try:
-            tls = ssl.create_default_context(cafile=settings.callback_ca)
+            tls = ssl.create_default_context()
+            tls.load_verify_locations(settings.callback_ca)
         except OSError as exc:
             raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
     return Dispatcher(

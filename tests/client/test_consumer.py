@@ -46,6 +46,7 @@ async def test_what_nobody_took_is_given_back_at_the_end(client: AsyncClient, qu
 
     left = await client.receive(queue, limit=20, wait_seconds=1)
     assert len(left) == 9
+    assert {one.deliveries for one in left} == {1}, "what nobody took does not count"
     assert taken.index not in {one.index for one in left}
 
 

@@ -1,7 +1,12 @@
 from __future__ import annotations
 
+import asyncio
 import inspect
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,7 +14,7 @@ import pytest
 
 import penstock
 from penstock import Outcome
-from penstock.client import AsyncClient, Client, ClientClosed
+from penstock.client import AsyncClient, Client, ClientClosed, ClientError
 from penstock.client.options import ClientOptions
 from penstock.errors import QueueNotFound
 from tests.client.server import Server
@@ -81,6 +86,36 @@ def test_close_ends_its_thread_and_it_takes_no_more_calls(server: Server) -> Non
     assert threading.active_count() == before
     with pytest.raises(ClientClosed):
         client.stats()
+
+
+def test_close_ends_the_calls_of_other_threads(server: Server, sync_queue: str) -> None:
+    client = Client(server.url, username="user", password="password")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.receive, sync_queue, wait_seconds=20)
+        while not asyncio.all_tasks(client._loop):
+            time.sleep(0.01)
+        client.close()
+
+        with pytest.raises(ClientError):
+            waiting.result(timeout=15)
+
+
+def test_an_interrupted_call_is_given_up(server: Server, sync_queue: str) -> None:
+    code = (
+        "import sys; from penstock import Client\n"
+        "with Client(sys.argv[1], username='user', password='password') as client:\n"
+        "    client.stats(); print('ready', flush=True)\n"
+        "    client.receive(sys.argv[2], wait_seconds=20)\n"
+    )
+    command = [sys.executable, "-c", code, server.url, sync_queue]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=15)
+
+    assert said.endswith(b"KeyboardInterrupt\n")
+    assert b"Task was destroyed" not in said
 
 
 def test_both_clients_are_names_of_penstock() -> None:

@@ -338,6 +338,12 @@ WRONG: dict[str, list[WrongCalls]] = {
         each_of_given(NOT_TARGETS, lambda b, given, v: b.extend(QUEUE, [*given, v], 9)),
         each_of_given((None, 0, *NOT_SECONDS), lambda b, given, v: b.extend(QUEUE, given, v)),
     ],
+    "give_back": [
+        each_of_given(NOT_NAMES, lambda b, given, v: b.give_back(v, given)),
+        each_of_given(NOT_NAMES, lambda b, given, v: b.give_back(QUEUE, given, v)),
+        each((None, *NOT_LISTS), lambda b, v: b.give_back(QUEUE, v)),
+        each_of_given(NOT_TARGETS, lambda b, given, v: b.give_back(QUEUE, [*given, v])),
+    ],
     "read": [
         each(NOT_NAMES, lambda b, v: b.read(v)),
         each(NOT_WHOLE, lambda b, v: b.read(QUEUE, v)),

@@ -33,7 +33,7 @@ async def make_random_history(path: Path, seed: int) -> RandomHistory:
     store = await open_store(path, clock=clock)
     broker = Broker(store)
     await broker.create_queue("plain", retention_seconds=None)
-    await broker.create_queue("groups", fifo=True, retention_seconds=None)
+    await broker.create_queue("groups", fifo=True, retention_seconds=None, events=True)
     await broker.create_subscription("plain", "even", filter="body.kind == 'even'")
     await broker.create_subscription("plain", "audit", lease_seconds=1e5)
     await broker.create_subscription("groups", "first", max_deliveries=2)

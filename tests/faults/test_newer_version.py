@@ -15,7 +15,7 @@ from penstock.storage.wal.offline.repair import plan_repair
 from penstock.storage.wal.offline.verify import verify
 from tests.faults.store import make_history, open_store
 
-NEWER = struct.pack("<H", 2)
+NEWER = struct.pack("<H", 3)
 
 
 def make_segment_newer(path: Path) -> None:

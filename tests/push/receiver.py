@@ -77,10 +77,17 @@ class Receiver:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         call = Call(request.path, request.headers, await request.read())
+        self.calls.append(call)
+        await self._tell()
+        try:
+            return await self.behave(call)
+        finally:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        """Those who wait look again when a call has come, and when it is answered."""
         async with self._arrived:
-            self.calls.append(call)
             self._arrived.notify_all()
-        return await self.behave(call)
 
     async def until(self, condition: Callable[[Sequence[Call]], bool]) -> list[Call]:
         """All calls, once they are as they should be."""

@@ -443,3 +443,39 @@ async def test_a_closed_dispatcher_calls_nobody(
     assert "127.0.0.1 is not public" in (stats.callback.last_error or "")
     await again.close()
     assert len(receiver.calls) == 1
+
+
+# What was fetched, and then not called.
+
+
+async def test_what_was_fetched_ahead_of_an_open_circuit_does_not_count_as_delivered(
+    broker: Broker, receiver: Receiver
+) -> None:
+    # Given an endpoint that fails until its circuit opens, with messages that may fail only once
+    receiver.behave = answering(500)
+    await subscribe(broker, receiver.url(), max_deliveries=1, concurrency=4)
+    await broker.publish(QUEUE, [b"x"] * 100)
+    await until_stats(broker, "called", lambda s: bool(s.callback and s.callback.circuit == "open"))
+    # Then only those that it was called for are dead letters
+    stats = await until_stats(broker, "called", lambda s: not s.in_flight)
+    assert stats.dead_lettered == len(receiver.calls) < 100
+    assert stats.ready == 100 - len(receiver.calls)
+
+
+async def test_what_was_under_way_at_the_end_comes_again_at_the_next_start(
+    broker: Broker, receiver: Receiver, dispatcher: Dispatcher
+) -> None:
+    # Given calls that are not answered, and messages fetched ahead of them
+    async def hang(call: Call) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    receiver.behave = hang
+    await subscribe(broker, receiver.url(), max_deliveries=1, concurrency=2)
+    await broker.publish(QUEUE, [b"x"] * 10)
+    await receiver.wait_for(2)
+    # When the dispatcher ends
+    await dispatcher.close(grace_seconds=0)
+    # Then all of them are ready, and none has failed
+    stats = await stats_of(broker, "called")
+    assert (stats.ready, stats.in_flight, stats.dead_lettered) == (10, 0, 0)

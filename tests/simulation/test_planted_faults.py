@@ -8,6 +8,10 @@ from dataclasses import replace
 
 import pytest
 
+from penstock.core import machine as machine_module
+from penstock.core.events import Published
+from penstock.core.machine import Machine, Place
+from penstock.core.request_keys import RequestKeys
 from penstock.core.subscription import Subscription
 from penstock.storage.wal import record
 from penstock.storage.wal.store import WalStore
@@ -108,6 +112,39 @@ def test_acks_that_are_forgotten_at_recovery_are_found() -> None:
 
     # Then a message comes again after its ack
     assert first_failure(at_every_start(forget)).invariant == "delivered after its ack"
+
+
+def test_events_that_a_recovery_forgets_are_found() -> None:
+    # Given a recovery that drops what happened and was not told yet
+    def after_open(store: WalStore) -> None:
+        store.machine.untold.clear()
+
+    # Then a row is missing
+    failure = first_failure(replace(CLIENTS_ONLY, after_open=after_open))
+    assert failure.invariant == "told once", failure
+
+
+def test_events_that_are_told_twice_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a machine for which what was told is still to be told
+    def forget_nothing(machine: Machine, event: Published, place: Place) -> None:
+        queue = machine.queues_by_id[event.queue_id]
+        queue.append(event, place.locator, place.length)
+
+    monkeypatch.setitem(machine_module._APPLY, Published, forget_nothing)
+
+    # Then a row comes again
+    assert first_failure(CLIENTS_ONLY).invariant == "told once"
+
+
+def test_a_key_that_a_recovery_forgets_is_found() -> None:
+    # Given a recovery that does not know which requests were answered
+    def after_open(store: WalStore) -> None:
+        for queue in store.machine.queues.values():
+            queue.requests = RequestKeys()
+
+    # Then a publish that is tried again is stored twice
+    failure = first_failure(replace(CLIENTS_ONLY, after_open=after_open))
+    assert failure.invariant == "stored twice", failure
 
 
 def test_a_torn_record_that_is_taken_for_good_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,7 +67,8 @@ class Nats:
         await self._stream.publish(SUBJECT, body)
 
     async def publish_many(self, bodies: list[bytes]) -> None:
-        await asyncio.gather(*map(self.publish, bodies))
+        calls = [self._stream.publish(SUBJECT, body, timeout=60) for body in bodies]
+        await asyncio.gather(*calls)
 
     async def consume(self, seconds: float, limit: int) -> Sample:
         import nats.errors

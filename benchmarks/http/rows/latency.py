@@ -65,6 +65,7 @@ def _round(run: Run, directory: Path, port: int, noop_port: int, rate: float) ->
         "p50": percentile(pushes, 50) * MILLISECONDS,
         "p99": percentile(pushes, 99) * MILLISECONDS,
         "p99.9": percentile(pushes, 99.9) * MILLISECONDS,
+        "p50 of the no-op": percentile(nothing, 50) * MILLISECONDS,
         "p99 of the no-op": percentile(nothing, 99) * MILLISECONDS,
         "fdatasync": median(syncs) * MILLISECONDS,
         "p99 of fdatasync": percentile(syncs, 99) * MILLISECONDS,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from pyspark import pipelines as dp
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession, functions
 
 spark = SparkSession.active()
 
@@ -27,4 +26,4 @@ def orders() -> DataFrame:
 
 @dp.materialized_view
 def orders_by_topic() -> DataFrame:
-    return spark.read.table("orders").groupBy("topic").agg(F.count("*").alias("messages"))
+    return spark.read.table("orders").groupBy("topic").agg(functions.count("*").alias("messages"))

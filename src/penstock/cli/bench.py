@@ -84,13 +84,16 @@ async def _bench(
     options = connection.options()
     async with AsyncClient(connection.url, **options) as client:
         # Nothing is sent twice in a short load, and the keys would stay in the server's memory.
-        await client.create_queue(queue, dedup_window_seconds=0)
+        making = asyncio.create_task(client.create_queue(queue, dedup_window_seconds=0))
         try:
+            await asyncio.shield(making)
             return [
                 await _publish(client, queue, messages, size, concurrency, batch),
                 await _consume(client, queue, messages, concurrency, receive),
             ]
         finally:
+            # Whoever interrupts while it is being made must not leave it behind.
+            await making
             await client.delete_queue(queue)
 
 

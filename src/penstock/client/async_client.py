@@ -76,8 +76,9 @@ class AsyncClient:
     - Concurrent `publish` calls of one queue go in one request, and so do concurrent `ack`,
       `nack` and `extend` calls of one subscription. Each caller gets its own answer or error.
       ``linger_seconds`` is how long the first one waits for others; 0 is one turn of the loop.
-      ``requests`` of them are under way at once for each queue; with 1, calls are carried out in
-      the order in which they were made.
+      ``requests`` publishes of a queue are under way at once; with 1, calls that were made at the
+      same time are carried out in the order in which they were made. Whoever waits for an answer
+      before the next call has that order anyway.
     - ``retry`` says how often a request is sent again, where that is safe. To make publishing
       safe each message gets a dedup key, which the server remembers for the queue's
       ``dedup_window_seconds``. ``is_idempotent=False`` leaves it out, and then a publish whose
@@ -98,7 +99,7 @@ class AsyncClient:
         timeout_seconds: float = 30.0,
         connections: int = 100,
         linger_seconds: float = 0.0,
-        requests: int = 1,
+        requests: int = 4,
         retry: Retry | None = None,
         is_idempotent: bool = True,
         tls: ssl.SSLContext | None = None,
@@ -117,7 +118,7 @@ class AsyncClient:
         )
         self._next_key = key_maker(secrets.token_urlsafe(12)) if is_idempotent else None
         self._publish_limits = Limits(_PUBLISH_ITEMS, _PUBLISH_BYTES, linger_seconds, requests)
-        self._settle_limits = Limits(_SETTLE_CALLS, _SETTLE_BYTES, linger_seconds, requests)
+        self._settle_limits = Limits(_SETTLE_CALLS, _SETTLE_BYTES, linger_seconds)
         self._publishers: dict[str, Publisher] = {}
         self._settlers: dict[tuple[str, str], Settler] = {}
         self._is_closed = False

@@ -60,12 +60,16 @@ class Coalescer(Generic[Item, Answer]):
         self._start_handle: asyncio.Handle | None = None
         self._requests: set[asyncio.Task[None]] = set()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, items: Sequence[Item], size: int) -> asyncio.Future[Sequence[Answer]]:
         """Answers to come. Raises `ClientClosed`."""
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
-        future: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            # Asked once: it costs a system call.
+            self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append(_Call(items, size, future))
         self._schedule(self._limits.linger_seconds)
         return future

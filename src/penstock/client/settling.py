@@ -97,7 +97,8 @@ class Settler:
         self, settlement: _Settlement, *, is_repeatable: bool
     ) -> asyncio.Future[Sequence[list[Outcome]]]:
         coalescer = self._coalescer if is_repeatable else self._once
-        size = sum(map(len, settlement.targets)) + 8 * len(settlement.targets)
+        targets = settlement.targets
+        size = sum(map(len, targets)) + 8 * len(targets)
         if type(settlement) is _Nack:
             size += 4 * len(settlement.reason)
         return coalescer.submit([settlement], size)
@@ -118,12 +119,13 @@ class Settler:
         parts = {"ack": acks, "nack": nacks, "extend": extensions, "give_back": back}
         request = {name: part for name, part in parts.items() if part}
         answer = await self._request(request, is_repeatable=is_repeatable)
-        acked, nacked, extended = iter(answer.ack), iter(answer.nack), iter(answer.extend)
+        acked, nacked, extended = 0, iter(answer.nack), iter(answer.extend)
         given_back = iter(answer.give_back)
         outcomes: list[list[Outcome]] = []
         for one in settlements:
             if type(one) is _Ack:
-                outcomes.append([next(acked) for _ in one.targets])
+                start, acked = acked, acked + len(one.targets)
+                outcomes.append(answer.ack[start:acked])
             elif type(one) is _GiveBack:
                 outcomes.append([next(given_back) for _ in one.targets])
             else:
@@ -140,9 +142,12 @@ class Settler:
 def _texts(targets: Sequence[Target]) -> list[str]:
     if isinstance(targets, str | Delivery):
         raise InvalidArgument("targets are a list: pass [delivery] for a single one")
-    texts = [one.receipt if isinstance(one, Delivery) else one for one in targets]
-    if not all(isinstance(text, str) for text in texts):
-        raise InvalidArgument("a target is a delivery, a receipt or a message's id")
+    texts = []
+    for one in targets:
+        text = one.receipt if isinstance(one, Delivery) else one
+        if not isinstance(text, str):
+            raise InvalidArgument("a target is a delivery, a receipt or a message's id")
+        texts.append(text)
     return texts
 
 

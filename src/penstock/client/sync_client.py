@@ -18,6 +18,8 @@ __all__ = ["Client"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_LAST_SECONDS = 1.0
+
 
 def _sync(
     method: Callable[Concatenate[AsyncClient, P], Coroutine[Any, Any, R]],
@@ -65,10 +67,21 @@ class Client:
             if self._is_closed:
                 return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._client.close(), self._loop).result()
+        asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    async def _finish(self) -> None:
+        await self._client.close()
+        # Calls that were interrupted, and those of other threads: without a connection they end.
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        if others:
+            _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
 
     @property
     def url(self) -> str:

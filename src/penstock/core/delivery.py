@@ -8,6 +8,7 @@ from penstock.core import events as ev
 from penstock.core.config import check_seconds, check_whole
 from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
+from penstock.core.queue import Queue
 from penstock.core.retention import end_leases, expire
 from penstock.core.runs import Run
 from penstock.core.subscription import Subscription, cut
@@ -33,10 +34,12 @@ def receive(
     limit: int,
     lease_seconds: float | None,
     now_ns: int,
+    most_bytes: int | None = None,
 ) -> Handout | None:
     """Lease the next messages, by priority and then index; None if there is nothing now.
 
-    ``lease_seconds`` overrides the subscription's own.
+    ``lease_seconds`` overrides the subscription's own. With ``most_bytes`` they have about that
+    many bytes at most, but it is one message at least.
     """
     subscription = machine.subscription(queue_name, name)
     check_whole("limit", limit, 1)
@@ -49,7 +52,32 @@ def receive(
     runs = subscription.ready_runs(min(limit, room)) if room > 0 else []
     if not runs:
         return None
+    if most_bytes is not None:
+        runs = _within(subscription.queue, runs, most_bytes)
     return _lease(machine, subscription, runs, lease_seconds, now_ns)
+
+
+def _within(queue: Queue, runs: list[Run], most_bytes: int) -> list[Run]:
+    """The first of the runs, up to that many bytes. How large a message is, its batch tells."""
+    found: list[Run] = []
+    left = most_bytes
+    for start, stop in runs:
+        at = start
+        while at < stop:
+            size, end = queue.mean_bytes(at)
+            end = min(end, stop)
+            count = min(end - at, left // size) if size else end - at
+            if not found and count < 1:
+                count = 1
+            if count > 0 and found and found[-1][1] == at and at != start:
+                found[-1] = (found[-1][0], at + count)
+            elif count > 0:
+                found.append((at, at + count))
+            if count < end - at:
+                return found
+            left -= count * size
+            at = end
+    return found
 
 
 def _settle_what_is_due(machine: Machine, subscription: Subscription, now_ns: int) -> None:
@@ -102,13 +130,20 @@ def _counts(subscription: Subscription, runs: list[Run]) -> dict[int, int]:
 
 
 def poll(
-    machine: Machine, queue_name: str, name: str, start: int, count: int, now_ns: int
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    start: int,
+    count: int,
+    now_ns: int,
+    most_bytes: int | None = None,
 ) -> Handout | None:
     """Lease the messages ``[max(sent, start), min(acked + cap, start + count))``.
 
     `sent` is the cursor, `acked` the floor and `cap` the subscription's `max_in_flight`. The
     cursor then stands at the end of that range. What it passed over stays ready for `receive` or
-    `ask_again`. The range ends early before a message that may not be delivered yet.
+    `ask_again`. The range ends early before a message that may not be delivered yet, and where the
+    messages have ``most_bytes``.
     """
     subscription = machine.subscription(queue_name, name)
     check_whole("start", start, 0)
@@ -127,6 +162,11 @@ def poll(
     if sum(b - a for a, b in runs) > room:
         runs = cut(runs, room)
         end = runs[-1][1]
+    if most_bytes is not None and runs:
+        within = _within(queue, runs, most_bytes)
+        if within != runs:
+            runs = within
+            end = runs[-1][1]
     deadline_ns = _deadline(subscription, None, now_ns)
     epoch = subscription.epoch + 1
     counts = _counts(subscription, runs)

@@ -136,6 +136,16 @@ class Queue:
             return self.timeline.batch(index)
         return self.stragglers[index]
 
+    def mean_bytes(self, index: int) -> tuple[int, int]:
+        """About how large a message is, and up to which index that holds for others too."""
+        if self.source is not None:
+            # A letter is as large as the message that failed.
+            return self.source.mean_bytes(self.letter(index).index)[0], index + 1
+        if index < self.first:
+            aside = self.stragglers.get(index)
+            return (aside.length if aside else 0), index + 1
+        return self.timeline.mean_bytes(index, self.next)
+
     def id_of(self, index: int) -> str:
         return message_id(self.batch(index).created_ns, index, self.salt)
 

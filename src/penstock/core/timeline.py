@@ -89,6 +89,14 @@ class Timeline:
         end = self._firsts[high] if high < len(self._firsts) else stop
         return Places(self._locators[low:high], self._lengths[low:high], min(stop, end))
 
+    def mean_bytes(self, index: int, next_index: int) -> tuple[int, int]:
+        """What messages of the batch that holds an index have on average, and where it ends."""
+        at = max(self._at(index), self._dead)
+        is_last = at + 1 >= len(self._firsts)
+        after = self.bytes_total if is_last else self._before[at + 1]
+        stop = next_index if is_last else self._firsts[at + 1]
+        return (after - self._before[at]) // max(stop - self._firsts[at], 1) + 1, stop
+
     def created_ns(self, index: int) -> int | None:
         """None when the index lies before the first batch kept."""
         at = self._at(index)

@@ -85,6 +85,11 @@ class Connection(asyncio.Protocol):
         for exchange in self._waiting:
             exchange.leave()
         self.resume_writing()
+        # Each of these refers to the connection. Without them it goes at once, not when the
+        # collector of cycles comes round, which is seldom.
+        self._exchange = None
+        self._waiting.clear()
+        del self._parser
 
     def eof_received(self) -> None:
         """Half closed: whoever sends no more may still read."""
@@ -137,7 +142,7 @@ class Connection(asyncio.Protocol):
         if path is None or not path.isascii():
             raise ValueError("not a path")
         method = parser.get_method().decode("ascii")
-        request = IncomingRequest.incoming(method, path, url.query or b"", self._headers)
+        request = IncomingRequest(method, path, url.query or b"", self._headers)
         is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
         exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
         expect = request.get_first_header(b"expect")
@@ -195,6 +200,7 @@ class Connection(asyncio.Protocol):
     def ended(self, exchange: Exchange) -> None:
         if exchange.task is not None:
             self._server.tasks.discard(exchange.task)
+        exchange.let_go()
 
     def answered(self, exchange: Exchange) -> None:
         """By the exchange whose turn it was."""

@@ -33,20 +33,18 @@ logger = logging.getLogger("penstock.http")
 class IncomingRequest(Request):
     """A request whose headers are looked up, not searched for: a handler asks for ten of them."""
 
-    _first: dict[bytes, bytes]
-
-    @classmethod
-    def incoming(
-        cls, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
-    ) -> IncomingRequest:
-        """The names of ``headers`` are in lower case."""
-        request = cast(IncomingRequest, super().incoming(method, path, query, headers))
+    def __init__(
+        self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
+    ) -> None:
+        """The names of ``headers`` are in lower case, and so is every name that is asked for."""
+        super().__init__(method, None, headers)  # type: ignore[arg-type]
+        self._path = path
+        self._raw_query = query
         # The first of several is the one that counts.
-        request._first = dict(reversed(headers))
-        return request
+        self._first = dict(reversed(headers))
 
     def get_first_header(self, name: bytes) -> bytes | None:
-        return self._first.get(name.lower())
+        return self._first.get(name)
 
 
 class RequestBody(ASGIContent):
@@ -104,6 +102,11 @@ class Exchange:
         # The answer.
         self.has_begun = False
         self.is_answered = False
+
+    def let_go(self) -> None:
+        """Of all that holds on to it in turn: what is in a circle is freed late."""
+        self.task = None
+        self.request.content = None
 
     # The request, as it comes in.
 

@@ -175,7 +175,7 @@ class Gate:
                     f"more than the allowed {user.requests_per_second} requests a second",
                     {b"Retry-After": b"1"},
                 )
-            cast(dict[str, User], request.scope)[_ASKER] = user
+            request.scope[_ASKER] = user  # type: ignore[literal-required]
         if route.limit is not None and not self._limits[route.limit].admits():
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,

@@ -26,12 +26,14 @@ from penstock.core.limits import (
 )
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
+    PLAIN,
+    Envelope,
     Message,
     NewMessage,
     PublishedMessage,
     parse_message_id,
 )
-from penstock.core.publishing import PublishResult
+from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
 from penstock.http.auth import Role
@@ -42,6 +44,7 @@ from penstock.settings import Settings
 __all__ = ["LightQ"]
 
 _OK = HTTPStatus.OK
+_OCTETS = DEFAULT_CONTENT_TYPE.encode()
 _BATCH_LIMIT = 100
 _BATCH_BYTES = 16 * MAX_BODY_BYTES
 
@@ -72,6 +75,10 @@ class LightQ:
         group = _group(request)
         body = await read_body(request, MAX_BODY_BYTES)
         content = _text(body)
+        priority, scheduled = _header(request, b"priority"), _header(request, b"scheduledat")
+        if priority is None and scheduled is None:
+            published = (await self._publish(group, _plain_batch(request, body)))[0]
+            return answer(_OK, _pushed(published, content, 0))
         message = _new_message(request, body)
         published = (await self._publish(group, [message]))[0]
         return answer(_OK, _pushed(published, content, message.priority))
@@ -91,7 +98,7 @@ class LightQ:
             ],
         )
 
-    async def _publish(self, group: str, messages: list[NewMessage]) -> PublishResult:
+    async def _publish(self, group: str, messages: list[NewMessage] | NewBatch) -> PublishResult:
         try:
             return await self._broker.publish(group, messages)
         except QueueNotFound:
@@ -293,6 +300,21 @@ def _json(body: bytes, kind: type[list[str]]) -> list[str]:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise InvalidArgument(f"the body is not a JSON array of strings: {exc}") from None
+
+
+def _plain_batch(request: Request, body: bytes) -> NewBatch:
+    """Of one message that has nothing but a content type, as nearly all do."""
+    content_type = _header(request, b"content-type") or _OCTETS
+    envelope, head = _envelope_of(content_type)
+    if not head:
+        return NewBatch([body], None, None, len(body))
+    return NewBatch([body], [envelope], [head], len(body) + len(head))
+
+
+@lru_cache(maxsize=256)
+def _envelope_of(content_type: bytes) -> tuple[Envelope, bytes]:
+    batch = prepare([NewMessage(body=b"", content_type=content_type.decode("latin-1"))])
+    return (batch.envelopes or [PLAIN])[0], (batch.heads or [b""])[0]
 
 
 def _new_message(request: Request, body: bytes) -> NewMessage:

@@ -67,7 +67,6 @@ class Deliverer:
         self._buffer: deque[Delivery] = deque()
         self._calls = 0
         self._not_before = 0.0
-        self._timer: asyncio.TimerHandle | None = None
         self._wanted = asyncio.Event()
         self._is_closed = False
         self.update(target)
@@ -88,14 +87,12 @@ class Deliverer:
         self._fetcher.cancel()
 
     def close(self) -> None:
-        """What was fetched and not called comes again when its lease ends."""
+        """What was fetched and not called is given back."""
         self.stop()
         self._is_closed = True
-        self._buffer.clear()
+        self._give_back()
         self._leases.close()
         self._slots.forget(self)
-        if self._timer is not None:
-            self._timer.cancel()
 
     @property
     def is_suspect(self) -> bool:
@@ -174,16 +171,19 @@ class Deliverer:
     def _may_call(self, others: int) -> bool:
         if not self._buffer or others >= self._limit or self._is_closed:
             return False
-        pause = self._pause_seconds()
-        if pause > 0:
-            if self._timer is None:
-                self._timer = self._loop.call_later(pause, self._on_time)
+        if self._pause_seconds() > 0:
+            self._give_back()
             return False
         return True
 
-    def _on_time(self) -> None:
-        self._timer = None
-        self.pump()
+    def _give_back(self) -> None:
+        """Of what was fetched ahead nothing is called now: it waits in the queue, not here."""
+        if self._buffer:
+            deliveries = list(self._buffer)
+            self._buffer.clear()
+            for delivery in deliveries:
+                self._leases.let_go(delivery)
+            self._settler.give_back(deliveries)
 
     async def _call_all(self) -> None:
         try:
@@ -208,6 +208,9 @@ class Deliverer:
             answer = await self._transport.post(self._endpoint, delivery.body, headers)
         except CallFailed as exc:
             self._failed(delivery, str(exc))
+        except asyncio.CancelledError:
+            self._settler.give_back([delivery])
+            raise
         else:
             if answer.is_success:
                 self._record.succeeded(answer.status)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import InvalidReceipt, NotFound, PenstockError
-from penstock.storage.base import Ack, Nack, Settlement
+from penstock.storage.base import Ack, GiveBack, Nack, Settlement
 
 __all__ = ["CALLING", "WRITING", "Settler", "Spawn"]
 
@@ -39,6 +40,7 @@ class Settler:
         self._spawn = spawn
         self._acks: list[Delivery] = []
         self._nacks: list[Nack] = []
+        self._unbegun: list[Delivery] = []
         self._task: asyncio.Task[None] | None = None
 
     def ack(self, delivery: Delivery) -> None:
@@ -49,16 +51,23 @@ class Settler:
         self._nacks.append(Nack(targets=[delivery], delay_seconds=delay_seconds, reason=reason))
         self._start()
 
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """They were not answered, and this delivery does not count."""
+        self._unbegun += deliveries
+        self._start()
+
     def _start(self) -> None:
         if self._task is None:
             self._task = self._spawn(self._write(), WRITING)
 
     async def _write(self) -> None:
         try:
-            while self._acks or self._nacks:
+            while self._acks or self._nacks or self._unbegun:
                 settlements: list[Settlement] = [Ack(targets=self._acks)] if self._acks else []
                 settlements += self._nacks
-                self._acks, self._nacks = [], []
+                if self._unbegun:
+                    settlements.append(GiveBack(targets=self._unbegun))
+                self._acks, self._nacks, self._unbegun = [], [], []
                 await self._settle(settlements)
         finally:
             self._task = None
@@ -81,15 +90,9 @@ class Settler:
             )
 
     async def _settle_each(self, settlement: Settlement) -> None:
-        assert isinstance(settlement, Ack | Nack)
+        assert isinstance(settlement, Ack | Nack | GiveBack)
         for target in settlement.targets:
-            one: Settlement = Ack(targets=[target])
-            if isinstance(settlement, Nack):
-                one = Nack(
-                    targets=[target],
-                    delay_seconds=settlement.delay_seconds,
-                    reason=settlement.reason,
-                )
+            one = msgspec.structs.replace(settlement, targets=[target])
             try:
                 await self._broker.settle(self._queue, [one], self._subscription)
             except PenstockError:

@@ -183,22 +183,38 @@ class Store(Protocol):
         """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`.
 
         Not a coroutine of its own: on the busiest path of all a backend may answer with a future.
+
+        If its idempotency key (`NewBatch.keys`) came within the queue's dedup window, nothing is
+        stored, and the answer is that of the first, with `duplicate` set.
         """
         ...
 
     async def receive(
-        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease up to `limit` messages, by priority and then index; empty if there is nothing.
 
+        With `most_bytes` they have about that many bytes at most, but it is one message at least.
         A message has at most one live lease on a subscription.
         """
         ...
 
-    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
         """Lease ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
 
-        The cursor moves to the end of that range.
+        It ends early at about `most_bytes`. The cursor moves to the end of that range.
         """
         ...
 

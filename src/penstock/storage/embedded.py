@@ -271,26 +271,39 @@ class EmbeddedStore:
             await self._journal.make_room(self._gathering.size + size)
         return await self._gathering.add(queue, batch, overhead=overhead)
 
-    def _on_published(self, queue: str, count: int) -> None:
+    def _on_published(self, queue: str, count: int) -> bool:
         found = self.machine.queues[queue]
         config = found.config
         is_bounded = config.max_messages is not None or config.max_bytes is not None
         # Where there is a bound, older messages may have expired to make room.
         since = 0 if is_bounded else found.next - count
-        self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
+        return self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
 
     async def receive(
-        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         self._admit()
         handout = delivery.receive(
-            self.machine, queue, subscription, limit, lease_seconds, self._now()
+            self.machine, queue, subscription, limit, lease_seconds, self._now(), most_bytes
         )
         return await self._hand_out(handout)
 
-    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
         self._admit()
-        handout = delivery.poll(self.machine, queue, subscription, start, count, self._now())
+        now_ns = self._now()
+        handout = delivery.poll(self.machine, queue, subscription, start, count, now_ns, most_bytes)
         return await self._hand_out(handout)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
@@ -357,9 +370,18 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        self._waiters.wake(machine.queues[queue], now_ns)
+        if self._waiters.wake(machine.queues[queue], now_ns):
+            await self._next_turn()
         await self._commit()
         return outcomes
+
+    async def _next_turn(self) -> None:
+        """Who was woken comes now: what they take is committed together with what woke them."""
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.submit()
+            raise
 
     # Reading.
 
@@ -529,6 +551,7 @@ class EmbeddedStore:
             await asyncio.gather(self._ticker, return_exceptions=True)
         for queue in self.machine.queues.values():
             self._waiters.wake_all(queue)
+        await asyncio.sleep(0)  # commits that were put off by a turn come first
         await self._finish()
 
     async def _finish(self) -> None:

@@ -55,12 +55,13 @@ class Gathering:
         machine: Machine,
         journal: Committing,
         now_ns: Callable[[], int],
-        on_published: Callable[[str, int], None],
+        on_published: Callable[[str, int], bool],
     ) -> None:
         self._machine = machine
         self._journal = journal
         self._now_ns = now_ns
-        self._on_published = on_published
+        self._on_published = on_published  # whether somebody will come for it at once
+        self._is_awaited = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._groups: list[_Group] = []
         self._open: dict[str, _Group] = {}  # the last group of each queue
@@ -107,6 +108,16 @@ class Gathering:
             answered += self._publish(group)
         if not answered:
             return
+        if self._is_awaited:
+            # Who waited comes in the next turn. What they take is committed together with this:
+            # so a message that is awaited is delivered after one sync, not two.
+            self._is_awaited = False
+            assert self._loop is not None
+            self._loop.call_soon(self._commit, answered)
+        else:
+            self._commit(answered)
+
+    def _commit(self, answered: _Answered) -> None:
         try:
             committed = self._journal.submit()
         except PenstockError as exc:
@@ -141,7 +152,7 @@ class Gathering:
     def _accept(self, queue: str, batch: NewBatch, now_ns: int) -> PublishResult:
         result = publish(self._machine, queue, batch, now_ns)
         result.durability = self._journal.durability
-        self._on_published(queue, len(result))
+        self._is_awaited |= self._on_published(queue, len(result))
         return result
 
 

@@ -30,7 +30,7 @@ class _MemoryJournal:
         if isinstance(event, Published | DeadLettered):
             self._last += 1
             self._events[self._last] = event
-            return Place(self._last, 0)
+            return Place(self._last, event.size if isinstance(event, Published) else 0)
         if isinstance(event, Trimmed | QueuePurged | QueueDeleted):
             self._is_stale = True
         return Place(0, 0)

@@ -85,14 +85,15 @@ class MessageReader:
         """Some of the messages ``[start, stop)``, and where to go on."""
         stop = min(stop, queue.next)
         salt = _salt(queue)
-        if start < queue.first:
+        first = queue.first  # before any pause, in which more may be set aside
+        if start < first:
             # Older ones that somebody still needs are kept aside, one by one.
             aside = sorted(index for index in queue.stragglers if start <= index < stop)
             if aside:
+                following = aside[_LETTERS] if len(aside) > _LETTERS else min(first, stop)
                 older = await self.read(queue, runs_of(aside[:_LETTERS]))
-                following = aside[_LETTERS] if len(aside) > _LETTERS else queue.first
                 return Chunk([message_block(message) for message in older], following, salt)
-            start = queue.first
+            start = first
         if start >= stop:
             return Chunk([], max(start, stop), salt)
         if queue.source is not None:

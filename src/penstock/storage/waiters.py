@@ -121,24 +121,27 @@ class Waiters:
             if not lines:
                 del self._lines[reader.queue.id]
 
-    def wake(self, queue: Queue, now_ns: int, *, since: int = 0, count: int | None = None) -> None:
+    def wake(self, queue: Queue, now_ns: int, *, since: int = 0, count: int | None = None) -> bool:
         """Wake who waits for a message of the queue, no more of them than there are messages.
 
         Only messages from the index ``since`` on are news. It costs a glance at each subscription
         that somebody waits on, and more only where there is something unsettled among the news.
+        Returns whether somebody will come for a message, in the loop's next turn.
         """
         if self._watchers:
             for watcher in self._watchers.get(queue.id, ()):
                 if watcher.reader.news != watcher.seen:
                     watcher.wake()
         if not self._lines:
-            return
+            return False
+        has_woken = False
         for line in self._lines.get(queue.id, {}).values():
             reader = line.reader
             if reader.feed.matched.stop > since and reader.unsettled:
-                _wake_line(line, now_ns, count)
+                has_woken |= _wake_line(line, now_ns, count)
         if queue.dead_letters is not None:
-            self.wake(queue.dead_letters, now_ns)
+            has_woken |= self.wake(queue.dead_letters, now_ns)
+        return has_woken
 
     def wake_all(self, queue: Queue) -> None:
         """Whether or not there is anything: the queue or the store is going away."""
@@ -164,16 +167,17 @@ def _is_woken(waiter: asyncio.Future[None]) -> bool:
     return waiter.done() and not waiter.cancelled()
 
 
-def _wake_line(line: _Line, now_ns: int, count: int | None) -> None:
+def _wake_line(line: _Line, now_ns: int, count: int | None) -> bool:
     reader = line.reader
     reader.mature(now_ns)
     if is_deliverable(reader):
         line.wake(count)
-        return
+        return True
     due_ns = reader.next_due_ns()
     if due_ns is not None and (line.due_ns is None or due_ns < line.due_ns):
         # Something will be ready earlier than they know: they look, and sleep again.
         line.wake()
+    return False
 
 
 def is_deliverable(reader: Subscription) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import sys
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +17,7 @@ from penstock.errors import QueueNotFound
 from penstock.http.v1.streams import Range
 from penstock.storage.registry import open_store
 from tests.http.asgi import InProcess, application
-from tests.http.v1.conftest import Api, Reply
+from tests.http.v1.conftest import ADMIN, Api, Reply, Server
 from tests.http.v1.test_messages import NDJSON, publish
 
 ARROW = "application/vnd.apache.arrow.stream"
@@ -339,3 +341,25 @@ async def test_a_queue_made_anew_does_not_go_on_where_the_old_one_was() -> None:
 
         with pytest.raises(QueueNotFound):
             await rows.read()
+
+
+def test_a_stream_that_cannot_go_on_is_cut_and_not_ended(
+    api: Api, queue: str, server: Server
+) -> None:
+    # Given a stream that is being read
+    for _ in range(20):
+        send_columns(api, queue, body=pa.array([b"x" * 100_000] * 10))
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=15)
+    secret = base64.b64encode(ADMIN.encode()).decode()
+    headers = {"Accept": ARROW, "Authorization": f"Basic {secret}"}
+    connection.request("GET", f"{queue}/messages", headers=headers)
+    response = connection.getresponse()
+    assert response.read(1000)
+
+    # When its queue is deleted
+    assert api.call("DELETE", queue).status == 204
+
+    # Then the answer is not whole, and cannot be taken for that
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        response.read()
+    connection.close()

@@ -74,6 +74,7 @@ def test_one_request_acks_nacks_and_extends(user: Api, queue: str) -> None:
         "ack": ["done", "done", "not_found"],
         "nack": [["done"]],
         "extend": [["done", "already_settled"]],
+        "give_back": [],
         "acked_up_to": 0,
     }
     [again] = receive(user, queue)
@@ -87,12 +88,13 @@ def test_everything_below_an_index_can_be_acked(user: Api, queue: str) -> None:
 
     reply = user.post(f"{queue}/subscriptions/default/settle", {"ack_up_to": 3})
 
-    assert reply.json == {"ack": [], "nack": [], "extend": [], "acked_up_to": 3}
+    nothing: dict[str, list[str]] = {"ack": [], "nack": [], "extend": [], "give_back": []}
+    assert reply.json == {**nothing, "acked_up_to": 3}
     assert [one["index"] for one in receive(user, queue)] == [3, 4]
 
 
 def test_settling_nothing_is_allowed_on_what_exists(api: Api, queue: str) -> None:
-    empty = {"ack": [], "nack": [], "extend": [], "acked_up_to": 0}
+    empty = {"ack": [], "nack": [], "extend": [], "give_back": [], "acked_up_to": 0}
 
     assert api.post(f"{queue}/subscriptions/default/settle", {}).json == empty
     assert api.post(f"{queue}/subscriptions/none/settle", {}).status == 404
@@ -215,3 +217,31 @@ def _until(condition: Any) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
+
+
+def test_what_is_given_back_does_not_count(api: Api, queue: str) -> None:
+    fill(api, queue, 2)
+    path = f"{queue}/subscriptions/default"
+    taken = api.post(f"{path}/receive", {"limit": 2}).json["deliveries"]
+    receipts = [one["receipt"] for one in taken]
+
+    reply = api.post(f"{path}/settle", {"give_back": receipts, "ack_up_to": 0})
+
+    assert reply.json["give_back"] == ["done", "done"]
+    again = api.post(f"{path}/receive", {"limit": 2}).json["deliveries"]
+    assert [(one["index"], one["deliveries"]) for one in again] == [(0, 1), (1, 1)]
+    assert api.get(path).json["returned"] == 2
+    assert api.post(f"{path}/settle", {"ack": receipts}).json["ack"] == ["not_leased"] * 2
+
+
+def test_a_poll_of_large_messages_ends_early_and_goes_on_from_there(api: Api, queue: str) -> None:
+    body = b"x" * 1_000_000
+    for _ in range(20):
+        api.send("POST", f"{queue}/messages", body)
+    path = f"{queue}/subscriptions/default/poll"
+
+    first = api.post(path, {"start": 0, "count": 20}).json["deliveries"]
+    rest = api.post(path, {"start": 0, "count": 20}).json["deliveries"]
+
+    assert [one["index"] for one in first + rest] == list(range(20))
+    assert len(first) == 16

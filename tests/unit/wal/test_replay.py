@@ -274,7 +274,7 @@ def test_a_newer_version_is_refused_and_left_alone(files: Files) -> None:
     header[-4:] = crc32c(header[:-4]).to_bytes(4, "little")
     write_at(files, file_name(number), 0, bytes(header))
     before = files.read(file_name(number))
-    with pytest.raises(NewerFormat, match=r"version 2.*up to version 1"):
+    with pytest.raises(NewerFormat, match=r"version 3.*up to version 2"):
         open_log(files)
     assert files.read(file_name(number)) == before
 

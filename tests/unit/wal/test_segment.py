@@ -50,7 +50,7 @@ def test_a_newer_version_is_refused_and_both_versions_are_named() -> None:
     data = bytearray(write_header(HEADER))
     data[8:10] = (250).to_bytes(2, "little")
     data[-4:] = crc32c(data[:-4]).to_bytes(4, "little")
-    with pytest.raises(NewerFormat, match=r"version 250.*up to version 1"):
+    with pytest.raises(NewerFormat, match=r"version 250.*up to version 2"):
         read_header(bytes(data), number=3)
 
 

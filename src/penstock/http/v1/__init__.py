@@ -12,6 +12,7 @@ from penstock.http.v1.queues import Queues
 from penstock.http.v1.reading import Reading
 from penstock.http.v1.streams import Streams
 from penstock.http.v1.subscriptions import Subscriptions
+from penstock.http.v1.views import Views
 
 __all__ = ["native_routes"]
 
@@ -27,5 +28,6 @@ def native_routes(broker: Broker) -> list[Route]:
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),
         *DeadLetters(broker).routes(),
+        *Views(broker).routes(),
     ]
     return [route._replace(is_native=True) for route in routes]

@@ -27,6 +27,7 @@ from penstock.core.message import (
     Message,
     NewMessage,
     PublishedMessage,
+    ViewedMessage,
     message_id,
     to_datetime,
 )
@@ -49,6 +50,8 @@ __all__ = [
 
 MAX_WAIT_SECONDS = 20
 MAX_PAGE = 1000
+# Of messages that are answered all at once, whatever their size.
+MAX_VIEW = 100
 # An answer ends early when its bodies have this many bytes; the rest is for the next call.
 MAX_ANSWER_BYTES = 16 * MAX_BODY_BYTES
 
@@ -132,7 +135,10 @@ class AllStats(msgspec.Struct, kw_only=True):
 
 
 class SubscriptionList(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `after` for the rest; null at the end."""
+
     subscriptions: list[SubscriptionStats]
+    next: str | None
 
 
 class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
@@ -230,6 +236,26 @@ class MessagePage(msgspec.Struct, kw_only=True):
     next: int | None
 
 
+class ViewedJson(MessageJson, kw_only=True):
+    """A message, and how it stands with a subscription. `leased_until` is null if it is not."""
+
+    is_settled: bool
+    deliveries: int
+    leased_until: datetime | None
+
+
+class ViewJson(msgspec.Struct, kw_only=True):
+    messages: list[ViewedJson]
+
+
+class FindJson(_Form, kw_only=True):
+    ids: Annotated[list[str], Meta(max_length=MAX_VIEW)]
+
+
+class FoundJson(msgspec.Struct, kw_only=True):
+    messages: list[MessageJson | None]
+
+
 class DeliveryList(msgspec.Struct, kw_only=True):
     deliveries: list[DeliveryJson]
 
@@ -305,6 +331,15 @@ def delivery_json(delivery: Delivery) -> DeliveryJson:
         deliveries=delivery.deliveries,
         deadline=_moment(delivery.deadline_ns),
         **_fields(delivery),
+    )
+
+
+def viewed_json(viewed: ViewedMessage) -> ViewedJson:
+    return ViewedJson(
+        is_settled=viewed.is_settled,
+        deliveries=viewed.deliveries,
+        leased_until=_moment(viewed.leased_until_ns),
+        **_fields(viewed.message),
     )
 
 

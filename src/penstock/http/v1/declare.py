@@ -15,6 +15,7 @@ from penstock.http.operation import JSON, Answer, Body, Parameter
 from penstock.http.v1.codec import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
+    "AFTER",
     "END",
     "INCLUDE_BODY",
     "IN_QUEUE",
@@ -50,6 +51,7 @@ START = Parameter(
     "The first index.",
     {"type": "integer", "minimum": 0, "maximum": MAX_NUMBER, "default": 0},
 )
+AFTER = Parameter("after", "query", "Begin behind this name.", {"type": "string", "default": ""})
 END = Parameter(
     "end",
     "query",

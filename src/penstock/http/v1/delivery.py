@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from http import HTTPStatus
 
 import msgspec
@@ -32,8 +33,6 @@ from penstock.storage import base
 __all__ = ["DeliveryCalls"]
 
 _TAG = "delivery"
-# What is received in one step whatever its size.
-_AT_ONCE = 100
 
 _receive = msgspec.json.Decoder(ReceiveJson)
 _poll = msgspec.json.Decoder(PollJson)
@@ -59,43 +58,32 @@ class DeliveryCalls:
     async def receive(self, request: Request) -> Response:
         queue, name = _names(request)
         asked = await read_form(request, _receive)
-        deliveries = await self._receive(queue, name, asked)
+        receive = partial(
+            self._broker.receive,
+            queue,
+            subscription=name,
+            limit=asked.limit,
+            lease_seconds=asked.lease_seconds,
+            most_bytes=MAX_ANSWER_BYTES,
+        )
+        deliveries = await receive()
         if not deliveries and asked.wait_seconds > 0:
-            waiting = self._broker.receive(
-                queue,
-                subscription=name,
-                limit=min(asked.limit, _AT_ONCE),
-                wait_seconds=asked.wait_seconds,
-                lease_seconds=asked.lease_seconds,
-            )
             deliveries = await while_present(
-                request, waiting, [], lambda given: self._broker.give_back(queue, given, name)
+                request,
+                receive(wait_seconds=asked.wait_seconds),
+                [],
+                lambda given: self._broker.give_back(queue, given, name),
             )
         if is_wanted(request):
             return packed_answer(HTTPStatus.OK, packed_deliveries(deliveries))
         return _deliveries(deliveries)
 
-    async def _receive(self, queue: str, name: str, asked: ReceiveJson) -> list[Delivery]:
-        """A second time where many are asked for, and the first ones show that they are small."""
-        broker, limit, lease = self._broker, asked.limit, asked.lease_seconds
-        first = min(limit, _AT_ONCE)
-        deliveries = await broker.receive(
-            queue, subscription=name, limit=first, lease_seconds=lease
-        )
-        if len(deliveries) == first < limit:
-            largest = max(len(delivery.body) for delivery in deliveries)
-            room = MAX_ANSWER_BYTES // (largest + 1) - first
-            if room > 0:
-                deliveries += await broker.receive(
-                    queue, subscription=name, limit=min(limit - first, room), lease_seconds=lease
-                )
-        return deliveries
-
     async def poll(self, request: Request) -> Response:
         asked = await read_form(request, _poll)
-        return _deliveries(
-            await self._broker.poll(*_names(request), start=asked.start, count=asked.count)
+        deliveries = await self._broker.poll(
+            *_names(request), start=asked.start, count=asked.count, most_bytes=MAX_ANSWER_BYTES
         )
+        return _deliveries(deliveries)
 
     async def again(self, request: Request) -> Response:
         asked = await read_form(request, _again)

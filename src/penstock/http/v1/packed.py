@@ -6,6 +6,7 @@ They are those of the JSON forms, but bytes are bytes, and what is not set is le
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
@@ -138,15 +139,19 @@ def packed_deliveries(deliveries: list[Delivery]) -> PackedDeliveries:
     return PackedDeliveries(deliveries=[_packed(delivery) for delivery in deliveries])
 
 
+# The deadline is the same for all of an answer, and those of a batch were created at once.
+_moment = lru_cache(maxsize=256)(to_datetime)
+
+
 def _packed(delivery: Delivery) -> PackedDelivery:
     deadline_ns, envelope = delivery.deadline_ns, delivery.envelope
     packed = PackedDelivery(
         index=delivery.index,
         id=delivery.id,
-        created_at=to_datetime(delivery.created_at_ns),
+        created_at=_moment(delivery.created_at_ns),
         receipt=delivery.receipt,
         deliveries=delivery.deliveries,
-        deadline=None if deadline_ns is None else to_datetime(deadline_ns),
+        deadline=None if deadline_ns is None else _moment(deadline_ns),
     )
     try:
         packed.body = delivery.body.decode()

@@ -13,7 +13,7 @@ from penstock.core.stats import QueueStats
 from penstock.errors import InvalidName, QueueExists, ReservedQueue
 from penstock.http.auth import Role
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation, Parameter
+from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
     MAX_PAGE,
     AllStats,
@@ -23,7 +23,7 @@ from penstock.http.v1.codec import (
     QueuePage,
     settings_of,
 )
-from penstock.http.v1.declare import IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
+from penstock.http.v1.declare import AFTER, IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
 from penstock.http.v1.requests import path_value, query_number, query_text, read_form
 
 __all__ = ["Queues"]
@@ -93,10 +93,7 @@ _LIST = Operation(
     "List queues by name",
     _TAG,
     gives(QueuePage, "One page of queues."),
-    (
-        Parameter("after", "query", "Begin behind this name.", {"type": "string", "default": ""}),
-        LIMIT,
-    ),
+    (AFTER, LIMIT),
 )
 _CREATE = Operation(
     "Create a queue, with its subscription `default`",

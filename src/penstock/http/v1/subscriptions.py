@@ -25,7 +25,7 @@ from penstock.errors import (
 )
 from penstock.http.auth import Role
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation
+from penstock.http.operation import Operation, Parameter
 from penstock.http.v1.codec import (
     MAX_PAGE,
     DefinedSubscription,
@@ -41,6 +41,7 @@ from penstock.http.v1.codec import (
     settings_of,
 )
 from penstock.http.v1.declare import (
+    AFTER,
     IN_QUEUE,
     IN_SUBSCRIPTION,
     LIMIT,
@@ -50,7 +51,7 @@ from penstock.http.v1.declare import (
     form,
     gives,
 )
-from penstock.http.v1.requests import path_value, query_number, read_form, start_of
+from penstock.http.v1.requests import path_value, query_number, query_text, read_form, start_of
 
 __all__ = ["Subscriptions"]
 
@@ -91,8 +92,14 @@ class Subscriptions:
         ]
 
     async def list(self, request: Request) -> Response:
+        limit = query_number(request, "limit", MAX_PAGE, low=1, high=MAX_PAGE)
+        after = query_text(request, "after") or ""
         stats = await self._broker.queue_stats(path_value(request, "queue"))
-        return answer(HTTPStatus.OK, SubscriptionList(subscriptions=stats.subscriptions))
+        found = sorted(stats.subscriptions, key=lambda one: one.name)
+        found = [one for one in found if one.name > after]
+        page = found[:limit]
+        rest = page[-1].name if len(found) > limit else None
+        return answer(HTTPStatus.OK, SubscriptionList(subscriptions=page, next=rest))
 
     async def create(self, request: Request) -> Response:
         queue = path_value(request, "queue")
@@ -204,8 +211,17 @@ def _names(request: Request) -> tuple[str, str]:
 _LIST = Operation(
     "List the subscriptions of a queue",
     _TAG,
-    gives(SubscriptionList, "All of them."),
-    IN_QUEUE,
+    gives(SubscriptionList, "One page, by name."),
+    (
+        *IN_QUEUE,
+        AFTER,
+        Parameter(
+            "limit",
+            "query",
+            f"How many at most: 1 to {MAX_PAGE}, which is the default.",
+            {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": MAX_PAGE},
+        ),
+    ),
     None,
     OF_QUEUE,
 )

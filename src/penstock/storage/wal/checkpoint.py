@@ -42,7 +42,7 @@ __all__ = [
     "save",
 ]
 
-VERSION = 1
+VERSION = 2
 
 _HEADER = Struct("<8sHI")
 _VERSION = Struct("<H")

@@ -28,6 +28,7 @@ from penstock.storage.wal.record import MARK_BYTES, frame
 from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
+    VERSION,
     file_name,
     offset_of,
     position_of,
@@ -124,6 +125,9 @@ class Log:
                 tail.resume(replay, replay.end, segment_bytes=segment_bytes)
             log = cls(files, tail, segment_bytes=segment_bytes)
             log.prepare()
+            if tail.version < VERSION and tail.space.spare_bytes:
+                # What is new in this version goes into a segment that says so.
+                log.roll()
         except OSError as exc:
             tail.close()
             raise _disk_full(segment_bytes) if is_no_space(exc) else _failed(exc) from exc

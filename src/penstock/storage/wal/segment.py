@@ -48,7 +48,7 @@ __all__ = [
     "write_header",
 ]
 
-VERSION = 1
+VERSION = 2
 SALT_BYTES = 8
 
 _MAGIC = b"PENSTOCK"

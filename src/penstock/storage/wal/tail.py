@@ -21,6 +21,7 @@ from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     SALT_BYTES,
+    VERSION,
     SegmentHeader,
     file_name,
     offset_of,
@@ -67,6 +68,7 @@ class Tail:
         self.written = 0
         self.synced = 0
         self.capacity = 0
+        self.version = VERSION  # of the segment in use
         self.space = Space(0, 0)
         self._files = files
         self._random_bytes = random_bytes
@@ -110,6 +112,7 @@ class Tail:
         self.written = self.synced = end
         self.space = Space(number, 0)
         self._salt = header.salt
+        self.version = header.version
         self._ends_in_mark = replay.closed
 
     def write(self, offset: int, buffers: list[bytes], *, is_last: bool) -> None:
@@ -146,6 +149,7 @@ class Tail:
         self._files.sync_directory()
         self._file, self._spare = spare, None
         self._salt = salt
+        self.version = VERSION
         self._ends_in_mark = False
         self.capacity = capacity
         self.written = position_of(number, HEADER_BYTES)

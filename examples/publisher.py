@@ -1,0 +1,34 @@
+"""A publisher: it sends messages, and that is all it does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from contextlib import suppress
+
+from penstock.client import AsyncClient
+from penstock.errors import QueueExists
+
+
+async def publish(options: argparse.Namespace) -> None:
+    async with AsyncClient(
+        options.url,
+        username=os.environ.get("PENSTOCK_USERNAME", "admin"),
+        password=os.environ.get("PENSTOCK_PASSWORD", "adminpassword"),
+    ) as client:
+        with suppress(QueueExists):
+            await client.create_queue(options.queue)
+        # One request, stored as a whole. It may be sent again if the answer is lost: the client
+        # gives it a key, so that nothing is stored twice.
+        published = await client.publish(options.queue, [text.encode() for text in options.texts])
+        for text, message in zip(options.texts, published, strict=True):
+            print(f"published {message.index} {text}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", default="http://127.0.0.1:8080")
+    parser.add_argument("--queue", default="news")
+    parser.add_argument("texts", nargs="+", metavar="TEXT")
+    asyncio.run(publish(parser.parse_args()))

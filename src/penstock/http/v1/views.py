@@ -1,0 +1,101 @@
+"""Looking at messages: how they stand with a subscription, and many of them by id."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import msgspec
+from blacksheep import Request, Response
+
+from penstock.broker import Broker
+from penstock.http.gate import Route, answer
+from penstock.http.operation import Operation, Parameter
+from penstock.http.v1.codec import (
+    MAX_VIEW,
+    FindJson,
+    FoundJson,
+    ViewJson,
+    message_json,
+    viewed_json,
+)
+from penstock.http.v1.declare import (
+    IN_QUEUE,
+    IN_SUBSCRIPTION,
+    OF_QUEUE,
+    OF_SUBSCRIPTION,
+    form,
+    gives,
+)
+from penstock.http.v1.requests import path_value, query_flag, query_number, query_text, read_form
+
+__all__ = ["Views"]
+
+_TAG = "messages"
+_find = msgspec.json.Decoder(FindJson)
+
+
+class Views:
+    """Handlers, one a call."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def routes(self) -> list[Route]:
+        queue = "/v1/queues/{queue}"
+        view = f"{queue}/subscriptions/{{subscription}}/messages"
+        return [
+            Route("POST", f"{queue}/messages/find", self.find, operation=_FIND),
+            Route("GET", view, self.view, operation=_VIEW),
+        ]
+
+    async def find(self, request: Request) -> Response:
+        queue = path_value(request, "queue")
+        ids = (await read_form(request, _find)).ids
+        messages = await self._broker.find(queue, ids)
+        found = [None if message is None else message_json(message) for message in messages]
+        return answer(HTTPStatus.OK, FoundJson(messages=found))
+
+    async def view(self, request: Request) -> Response:
+        settled = None
+        if query_text(request, "settled") is not None:
+            settled = query_flag(request, "settled", default=False)
+        viewed = await self._broker.view(
+            path_value(request, "queue"),
+            path_value(request, "subscription"),
+            settled=settled,
+            limit=query_number(request, "limit", 10, low=1, high=MAX_VIEW),
+        )
+        return answer(HTTPStatus.OK, ViewJson(messages=[viewed_json(one) for one in viewed]))
+
+
+_FIND = Operation(
+    "Read messages by their ids",
+    _TAG,
+    gives(FoundJson, "One entry for each id, in order; null for what the queue does not hold."),
+    IN_QUEUE,
+    form(FindJson),
+    OF_QUEUE,
+)
+_VIEW = Operation(
+    "Look at the oldest messages, and how they stand with a subscription",
+    _TAG,
+    gives(ViewJson, "The oldest of those that were asked for."),
+    (
+        *IN_SUBSCRIPTION,
+        Parameter(
+            "settled",
+            "query",
+            "`true`: only those that are settled there; `false`: only the others.",
+            {"type": "boolean"},
+        ),
+        Parameter(
+            "limit",
+            "query",
+            f"How many at most: 1 to {MAX_VIEW}.",
+            {"type": "integer", "minimum": 1, "maximum": MAX_VIEW, "default": 10},
+        ),
+    ),
+    None,
+    OF_SUBSCRIPTION,
+    "Nobody's progress is touched.",
+)
