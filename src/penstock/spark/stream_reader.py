@@ -103,7 +103,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name not in start and (self._target is None or name in self._target)
         }
         heads = {
-            name: self._head(queues, states.get(name), at, name, is_durable=name in finished)
+            name: self._head(queues, name, states.get(name), at, is_durable=name in finished)
             for name, at in start.items()
         }
         self._heads = {name: state.next for name, state in states.items()}
@@ -142,7 +142,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return finished
 
     def _head(
-        self, queues: Queues, state: QueueState | None, at: int, name: str, *, is_durable: bool
+        self, queues: Queues, name: str, state: QueueState | None, at: int, *, is_durable: bool
     ) -> int:
         if state is None:
             if self._options.fail_on_data_loss and self._is_wanted(name):
