@@ -142,13 +142,15 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     if settings.is_on_loopback:
         # Whoever can define a callback is on this machine already.
         allowed += LOOPBACK
-    tls: ssl.SSLContext | bool = settings.callback_verify_tls
-    if tls and settings.callback_ca is not None:
+    tls = ssl.create_default_context()
+    if settings.callback_ca is not None:
         try:
-            tls = ssl.create_default_context()
             tls.load_verify_locations(settings.callback_ca)
         except OSError as exc:
             raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
+    if not settings.callback_verify_tls:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
     return Dispatcher(
         broker,
         allowed=allowed,
