@@ -16,7 +16,6 @@ OPTIONS = {"username": "admin", "password": "adminpassword", "retrySeconds": "5"
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
