@@ -65,24 +65,30 @@ class Connection(asyncio.Protocol):
         self._head_bytes = 0
         self._excerpt = b""
 
-    async def send(self, request: bytes, endpoint_seconds: float, left_seconds: float) -> Answer:
-        """Raises `CallFailed` when ``left_seconds`` of the endpoint's time are over.
+    def send(
+        self, request: bytes, endpoint_seconds: float, left_seconds: float
+    ) -> asyncio.Future[Answer]:
+        """The request leaves at once. The answer is for `wait`.
 
-        Cancelled, it takes the connection with it.
+        It fails with `CallFailed` when ``left_seconds`` of the endpoint's time are over.
         """
         assert self._answer is None
         self._reset()
         self.has_answered = False
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
-        timer = self._loop.call_later(left_seconds, self._on_time, endpoint_seconds)
+        self._timer = self._loop.call_later(left_seconds, self._on_time, endpoint_seconds)
         self._transport.write(request)
+        return answer
+
+    async def wait(self, answer: asyncio.Future[Answer]) -> Answer:
+        """Raises `CallFailed`. Cancelled, it takes the connection with it."""
         try:
             return await answer
         finally:
-            timer.cancel()
             # Somebody else may have sent the next request meanwhile.
             if self._answer is answer:
+                self._timer.cancel()
                 self._answer = None
                 self.close()
 
@@ -160,6 +166,7 @@ class Connection(asyncio.Protocol):
         if answer is None:
             return
         self._answer = None
+        self._timer.cancel()
         if not answer.done():
             answer.set_result(
                 Answer(
@@ -178,6 +185,7 @@ class Connection(asyncio.Protocol):
     def _fail(self, reason: str) -> None:
         if self._answer is not None and not self._status:
             answer, self._answer = self._answer, None
+            self._timer.cancel()
             if not answer.done():
                 answer.set_exception(CallFailed(reason))
         self._finish(is_free=False)

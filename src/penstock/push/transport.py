@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from penstock.core.callback import Callback
@@ -12,7 +13,7 @@ from penstock.push.connection import Answer, CallFailed, Connection
 from penstock.push.guard import AddressRefused, Guard
 from penstock.push.resolver import AddressInfo, Resolve, Resolver
 
-__all__ = ["Answer", "CallFailed", "Endpoint", "Transport"]
+__all__ = ["Answer", "Begun", "CallFailed", "Endpoint", "Transport"]
 
 _PORTS = {"http": 80, "https": 443}
 # How long a connection is kept that nobody uses, and how often that is looked at.
@@ -40,12 +41,21 @@ class Endpoint:
         )
 
     def request(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Raises `CallFailed` for a header that cannot be sent."""
+        """Empty if there is a header that cannot be sent."""
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         head = f"{self.head}{''.join(lines)}Content-Length: {len(body)}\r\n\r\n"
         if not head.isascii() or head.count("\n") != self.head.count("\n") + len(lines) + 2:
-            raise CallFailed("a header of the call cannot be sent")
+            return b""
         return head.encode("ascii") + body
+
+
+class Begun(NamedTuple):
+    """A call that is under way, or waits for a connection."""
+
+    endpoint: Endpoint
+    request: bytes
+    connection: Connection | None
+    answer: asyncio.Future[Answer] | None
 
 
 class Transport:
@@ -77,11 +87,26 @@ class Transport:
 
     async def post(self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str]) -> Answer:
         """Raises `CallFailed`."""
+        return await self.finish(self.begin(endpoint, body, headers))
+
+    def begin(self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str]) -> Begun:
+        """Where there is a connection, the request leaves now. `finish` must follow."""
         request = endpoint.request(body, headers)
-        connection = self._take_idle(endpoint)
-        if connection is not None:
+        connection = self._take_idle(endpoint) if request else None
+        if connection is None:
+            return Begun(endpoint, request, None, None)
+        self._busy.add(connection)
+        seconds = endpoint.timeout_seconds
+        return Begun(endpoint, request, connection, connection.send(request, seconds, seconds))
+
+    async def finish(self, begun: Begun) -> Answer:
+        """Raises `CallFailed`."""
+        endpoint, request, connection, answer = begun
+        if not request:
+            raise CallFailed("a header of the call cannot be sent")
+        if connection is not None and answer is not None:
             try:
-                return await self._send(connection, request, endpoint, endpoint.timeout_seconds)
+                return await self._wait(connection, answer)
             except CallFailed:
                 if connection.has_answered or connection.timed_out:
                     raise
@@ -89,15 +114,15 @@ class Transport:
         loop = asyncio.get_running_loop()
         began = loop.time()
         connection = await self._connect(endpoint)
-        left = endpoint.timeout_seconds - (loop.time() - began)
-        return await self._send(connection, request, endpoint, max(left, 0.0))
-
-    async def _send(
-        self, connection: Connection, request: bytes, endpoint: Endpoint, left_seconds: float
-    ) -> Answer:
+        left = max(0.0, endpoint.timeout_seconds - (loop.time() - began))
         self._busy.add(connection)
+        return await self._wait(
+            connection, connection.send(request, endpoint.timeout_seconds, left)
+        )
+
+    async def _wait(self, connection: Connection, answer: asyncio.Future[Answer]) -> Answer:
         try:
-            return await connection.send(request, endpoint.timeout_seconds, left_seconds)
+            return await connection.wait(answer)
         finally:
             self._busy.discard(connection)
 
