@@ -1,7 +1,8 @@
-"""On executors that are processes of their own, and under Spark's declarative runner."""
+"""Executors that are processes of their own, Spark Connect, and the declarative runner."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -49,6 +50,41 @@ def test_executors_in_other_processes_read_and_write(
     rows = ds.dataset(tmp_path / "lake" / "bronze", partitioning="hive").to_table()
     assert sorted(rows["index"].to_pylist()) == list(range(2000))
     assert client.queue_stats(target).messages == 2000
+
+
+CONNECT = """
+import json, sys
+from pyspark.sql import SparkSession
+source, target = json.loads(sys.argv[1])
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+rows = spark.read.format("penstock").options(**source).load()
+print("read", rows.count(), flush=True)
+rows.select("body").write.format("penstock").options(**target).mode("append").save()
+"""
+
+
+@pytest.mark.usefixtures("java")
+def test_a_connect_client_reads_and_writes_batches(
+    server: Server, client: Client, queue: str
+) -> None:
+    target = f"{queue}-out"
+    client.create_queue(target)
+    client.publish(queue, [b"a", b"b", b"c"])
+    options = {"url": server.url, **OPTIONS}
+    given = json.dumps([{**options, "subscribe": queue}, {**options, "queue": target}])
+
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECT, given],
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "read 3" in done.stdout
+    assert client.queue_stats(target).messages == 3
 
 
 @pytest.mark.usefixtures("java")

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import InvalidArgument
+from penstock.pipeline import compaction
 from penstock.pipeline.compaction import compact_table
 from penstock.pipeline.errors import LakeDamaged
 from penstock.pipeline.lake import Lake
@@ -109,6 +110,30 @@ def test_compaction_exchanges_a_directory_and_keeps_what_is_protected(
     assert names == [f"{0:020d}-{39:020d}.parquet", f"{40:020d}-{49:020d}.parquet"]
     assert rows(lake) == list(range(50))
     assert compact_table(lake, "bronze", protected=newest).directories == 0
+
+
+def test_where_directories_cannot_be_exchanged_a_crash_between_two_renames_is_made_up_for(
+    lake: Lake, landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in range(0, 30, 10):
+        land(landing, first, 10)
+    monkeypatch.setattr(compaction, "_exchange", lambda *_: False)
+    rename = Path.rename
+
+    def crash(self: Path, target: Path) -> Path:
+        if target.parent.name == "queue=orders":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Path, "rename", crash)
+        compact_table(lake, "bronze")
+    assert not (lake.table("bronze") / DIRECTORY).exists()
+
+    compact_table(lake, "bronze")
+
+    assert rows(lake) == list(range(30))
+    assert len(list(lake.table("bronze").rglob("*.parquet"))) == 1
 
 
 def test_what_a_compaction_left_when_it_was_killed_is_no_part_of_the_table(

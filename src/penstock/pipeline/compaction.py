@@ -17,13 +17,14 @@ from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
-from penstock.pipeline.lake import Lake, sync_file
+from penstock.pipeline.lake import Lake, replace_file, sync_file
 
 __all__ = ["Compacted", "compact_table"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _BATCH_ROWS = 65_536
+_NOTE = ".place"
 
 
 class Compacted(NamedTuple):
@@ -42,8 +43,7 @@ def compact_table(
     Protected are files, relative to the lake, that somebody is yet to look for by their name.
     """
     away = lake.staging(f"compact-{table}")
-    if away.exists():
-        shutil.rmtree(away)
+    _clear(away)
     kept = set(protected)
     directories = before = after = 0
     base = lake.table(table)
@@ -61,7 +61,8 @@ def compact_table(
             for file in others:
                 os.link(file, fresh / file.name)
             sync_file(fresh)
-            _exchange(fresh, directory)
+            if not _exchange(fresh, directory):
+                _replace(fresh, directory)
         sync_file(directory.parent)
         directories += 1
         before += len(small)
@@ -82,16 +83,34 @@ def _merge(files: list[Path], directory: Path) -> int:
     return 1
 
 
-def _exchange(one: Path, other: Path) -> None:
+def _exchange(one: Path, other: Path) -> bool:
+    """In one step; False where the system or the file system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is not None:
-        done = rename(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE)
-        if done == 0:
-            return
-        number = ctypes.get_errno()
-        if number not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
-            raise OSError(number, os.strerror(number), str(other))
-    # Not every file system can: then the directory is away for a moment.
-    aside = one.with_name(f"{one.name}.old")
-    other.rename(aside)
-    one.rename(other)
+    if rename is None:
+        return False
+    if rename(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+        return False
+    raise OSError(number, os.strerror(number), str(other))
+
+
+def _replace(fresh: Path, directory: Path) -> None:
+    """In two steps, between which the directory is away. A note says what to do after a crash."""
+    note = fresh.with_name(f"{fresh.name}{_NOTE}")
+    replace_file(note, bytes(directory))
+    directory.rename(fresh.with_name(f"{fresh.name}.old"))
+    fresh.rename(directory)
+    note.unlink()
+
+
+def _clear(away: Path) -> None:
+    """Finish what was interrupted between two steps, then throw away what is left."""
+    if not away.exists():
+        return
+    for note in away.glob(f"*{_NOTE}"):
+        directory = Path(os.fsdecode(note.read_bytes()))
+        if not directory.exists():
+            note.with_suffix("").rename(directory)
+    shutil.rmtree(away)

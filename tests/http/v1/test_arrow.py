@@ -15,6 +15,7 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import QueueNotFound
 from penstock.http.v1.streams import Range
+from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.registry import open_store
 from tests.http.asgi import InProcess, application
 from tests.http.v1.conftest import ADMIN, Api, Reply, Server
@@ -321,6 +322,23 @@ async def _filled() -> Broker:
     for _ in range(20):
         await broker.publish("q", [b"x" * 100_000] * 10)
     return broker
+
+
+async def test_a_stream_has_what_is_kept_aside_for_a_subscription() -> None:
+    store = await open_store("memory:")
+    assert isinstance(store, EmbeddedStore)
+    async with Broker(store) as broker, application(broker) as app:
+        await broker.create_queue("q", retention_messages=2)
+        await broker.publish("q", [b"%d" % n for n in range(10)])
+        [_, _, *others] = await broker.receive("q", limit=10)
+        await broker.ack("q", others)
+        await store.tick()
+        assert (await broker.queue_stats("q")).first_index == 8
+
+        parts = await _parts(app, "/v1/queues/q/messages", None)
+
+    table = pa.ipc.open_stream(b"".join(parts)).read_all()
+    assert table["index"].to_pylist() == [0, 1, 8, 9]
 
 
 async def test_a_client_that_goes_away_ends_the_work() -> None:
