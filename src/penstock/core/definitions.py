@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,11 +38,16 @@ __all__ = [
     "alter_queue",
     "alter_subscription",
     "backfill_range",
+    "changed",
+    "check_definition",
+    "check_queue",
     "create_queue",
     "create_subscription",
     "delete_queue",
     "delete_subscription",
     "purge_queue",
+    "queue_exists",
+    "reserved_name",
     "resolve_start",
     "rotate_secret",
     "seek",
@@ -54,16 +60,11 @@ Start = str | int | datetime
 
 
 def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) -> Queue:
-    name = check_text("name", check_name(name, "queue"))
-    _check_kind(config, QueueConfig)
-    config.check()
+    name = check_queue(name, config)
     if name in machine.queues:
-        raise QueueExists(f"queue {name!r} exists already: use it, or alter it")
+        raise queue_exists(name)
     if name.endswith(DEAD_LETTER_SUFFIX):
-        raise ReservedQueue(
-            f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: "
-            "choose another name"
-        )
+        raise reserved_name()
     if config.events:
         _check_events_name(machine, name)
     queue = new_queue(machine, name, config, SubscriptionConfig(), now_ns)
@@ -81,9 +82,27 @@ def _check_events_name(machine: Machine, name: str) -> None:
         )
 
 
+def check_queue(name: str, config: QueueConfig) -> str:
+    """The name; raises what makes a definition unacceptable, whatever queues there are."""
+    name = check_text("name", check_name(name, "queue"))
+    check_kind(config, QueueConfig)
+    config.check()
+    return name
+
+
+def queue_exists(name: str) -> QueueExists:
+    return QueueExists(f"queue {name!r} exists already: use it, or alter it")
+
+
+def reserved_name() -> ReservedQueue:
+    return ReservedQueue(
+        f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: choose another name"
+    )
+
+
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
     queue = machine.queue(name)
-    config = _changed(queue.config, changes)
+    config = changed(queue.config, changes)
     config.check()
     if config.fifo != queue.config.fifo and queue.next > queue.first:
         raise InvalidArgument(
@@ -156,12 +175,24 @@ def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
 
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
     """Raises what makes a definition unacceptable."""
+    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
+    check_definition(name, config, graph, of_dead_letters=queue.source is not None)
+
+
+def check_definition(
+    name: str,
+    config: SubscriptionConfig,
+    graph: Mapping[str, Sequence[str]],
+    *,
+    of_dead_letters: bool,
+) -> None:
+    """As `check_subscription`. ``graph`` maps the queue's subscriptions to those they wait for."""
     check_name(name, "subscription")
-    _check_kind(config, SubscriptionConfig)
+    check_kind(config, SubscriptionConfig)
     config.check()
     if config.filter is not None:
         compile_filter(config.filter)
-    if queue.source is not None:
+    if of_dead_letters:
         if name != DEFAULT_SUBSCRIPTION:
             raise ReservedQueue(
                 "a dead-letter queue has its default subscription alone, which says which "
@@ -169,7 +200,6 @@ def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> N
             )
         if config.max_deliveries is not None:
             raise InvalidArgument("dead letters have no dead letters: leave max_deliveries unset")
-    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
     check_dependencies(name, config.after, graph)
 
 
@@ -228,7 +258,7 @@ def alter_subscription(
 ) -> Subscription:
     """``secret`` is for its callback, if it now has one and no secret yet."""
     subscription = machine.subscription(queue_name, name)
-    config = _changed(subscription.config, changes)
+    config = changed(subscription.config, changes)
     if config.filter != subscription.config.filter:
         raise InvalidArgument(
             "a filter cannot be altered, because what it kept out is settled: "
@@ -305,13 +335,13 @@ def seek(
     cascade(machine, subscription, now_ns)
 
 
-def _check_kind(config: object, kind: type[Any]) -> None:
+def check_kind(config: object, kind: type[Any]) -> None:
     # Exactly that class: any other is written with fields that cannot be read back.
     if type(config) is not kind:
         raise InvalidArgument(f"a config is {type(config).__name__}: pass a {kind.__name__}")
 
 
-def _changed(config: Config, changes: dict[str, Any]) -> Config:
+def changed(config: Config, changes: dict[str, Any]) -> Config:
     unknown = changes.keys() - set(config.__struct_fields__)
     if unknown:
         raise InvalidArgument(

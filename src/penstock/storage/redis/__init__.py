@@ -1,0 +1,1 @@
+"""The Redis backend: any number of servers over one Redis or Valkey."""

@@ -1,0 +1,104 @@
+-- How messages are given out.
+
+-- Lease entries of the stream; the answer of a script that delivers.
+local function lease(q, s, consumer, entries, lease_us, claimed)
+  local deadline = lease_us and q.now + lease_us
+  local score = deadline and text(deadline) or '+inf'
+  local leases, fresh, again = {}, {}, {}
+  local knows_some = redis.call('EXISTS', s.key .. ':tries') == 1
+  local reach, top, epoch = s.reach, s.top, nil
+  for _, entry in ipairs(entries) do
+    local index = entry_index(entry)
+    leases[#leases + 1] = score
+    leases[#leases + 1] = text(index)
+    local deliveries, reason, _
+    if knows_some then
+      deliveries, _, _, reason = tried(s, index)
+    end
+    if deliveries then
+      if not epoch then
+        epoch = s.epoch + 1
+        put(s, 'epoch', epoch)
+      end
+      set_tried(s, index, deliveries + 1, epoch, false, reason)
+      if deliveries > 0 then
+        count(s, 'redelivered', 1)
+      end
+      again[#again + 1] = index
+      again[#again + 1] = deliveries + 1
+      again[#again + 1] = epoch
+      redis.call('XCLAIM', q.stream, s.name, consumer, 0, entry[1], 'RETRYCOUNT',
+        text(deliveries + 1), 'FORCE', 'JUSTID')
+    else
+      fresh[#fresh + 1] = entry[1]
+      if not claimed then
+        reach = math.max(reach, index + 1)
+        if q.odd ~= '' then
+          local _, due, group = special_of(q, index)
+          if due == 0 and group == '' then
+            top = math.max(top, index + 1)
+          end
+        else
+          top = math.max(top, index + 1)
+        end
+      end
+    end
+  end
+  call_many('ZADD', s.key .. ':leases', {}, leases)
+  if not claimed then
+    for at = 1, #fresh, MOST_ARGUMENTS do
+      local part = {q.stream, s.name, consumer, 0}
+      for i = at, math.min(#fresh, at + MOST_ARGUMENTS - 1) do
+        part[#part + 1] = fresh[i]
+      end
+      for _, word in ipairs({'RETRYCOUNT', 1, 'FORCE', 'JUSTID'}) do
+        part[#part + 1] = word
+      end
+      redis.call('XCLAIM', unpack(part))
+    end
+    if #s.parent_names == 0 and top > s.top then
+      put(s, 'top', top)
+    end
+    if reach > s.reach then
+      put(s, 'reach', reach)
+      s.moved = s.moved or not s.plain
+    end
+  end
+  count(s, 'delivered', #entries)
+  put(s, 'last_delivery', q.now)
+  return {'ok', s.gen, deadline or '', again, entries}
+end
+
+-- Lease what `ready_runs` or `ready_within` found.
+local function deliver(q, s, consumer, runs, lease_us)
+  local entries = entries_of(q, runs)
+  local walk = s.walk
+  for _, run in ipairs(runs) do
+    if run.lane then
+      runs_discard(s.key .. ':ready', run.lane + run[1], run.lane + run[2])
+    else
+      walk = math.max(walk, run[2])
+    end
+  end
+  if s.plain then
+    set_walk(q, s, math.min(runs_next_gap(s.key .. ':settled', walk), q.next))
+  end
+  if #entries < runs_count(runs) then
+    -- Somebody deleted entries by hand: what cannot be given is gone.
+    local there, gone = {}, {}
+    for _, entry in ipairs(entries) do
+      there[entry_index(entry)] = true
+    end
+    for _, run in ipairs(runs) do
+      for index = run[1], run[2] - 1 do
+        if not there[index] then
+          gone[#gone + 1] = index
+        end
+      end
+    end
+    settle(q, s, runs_of(gone), 'expired')
+  end
+  return lease(q, s, consumer, entries, lease_us, false)
+end
+
+local NOTHING = {'ok', 0, '', {}, {}}
