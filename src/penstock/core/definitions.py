@@ -45,6 +45,8 @@ __all__ = [
     "create_subscription",
     "delete_queue",
     "delete_subscription",
+    "first_secret",
+    "next_secrets",
     "purge_queue",
     "queue_exists",
     "reserved_name",
@@ -233,7 +235,7 @@ def create_subscription(
             start=max(start, queue.first),
             since=backfill[0] if backfill else queue.next,
             backfill=ev.flat(_missing(matches, backfill)),
-            secrets=_first_secret(config, secret),
+            secrets=first_secret(config, secret),
         )
     )
     subscription = machine.subscriptions[subscription_id]
@@ -241,7 +243,7 @@ def create_subscription(
     return subscription
 
 
-def _first_secret(config: SubscriptionConfig, secret: str | None) -> list[str]:
+def first_secret(config: SubscriptionConfig, secret: str | None) -> list[str]:
     if config.callback is None or secret is None:
         return []
     check_secret(secret)
@@ -265,7 +267,7 @@ def alter_subscription(
             "create another subscription"
         )
     check_subscription(subscription.queue, name, config)
-    secrets = None if subscription.secrets else _first_secret(config, secret) or None
+    secrets = None if subscription.secrets else first_secret(config, secret) or None
     if config != subscription.config or secrets:
         machine.emit(
             ev.SubscriptionAltered(
@@ -276,20 +278,28 @@ def alter_subscription(
     return subscription
 
 
+def next_secrets(
+    name: str, config: SubscriptionConfig, secret: str, secrets: Sequence[str]
+) -> list[str]:
+    """Those that sign callbacks once ``secret`` is the newest. Raises `InvalidArgument`."""
+    check_secret(secret)
+    if config.callback is None:
+        raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
+    return [secret, *secrets][:LIVE_SECRETS]
+
+
 def rotate_secret(
     machine: Machine, queue_name: str, name: str, secret: str, now_ns: int
 ) -> Subscription:
     """Sign with ``secret`` from now on, and with the one before it as well."""
     subscription = machine.subscription(queue_name, name)
-    check_secret(secret)
-    if subscription.config.callback is None:
-        raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
+    secrets = next_secrets(name, subscription.config, secret, subscription.secrets)
     machine.emit(
         ev.SubscriptionAltered(
             at_ns=now_ns,
             subscription_id=subscription.id,
             config=subscription.config,
-            secrets=[secret, *subscription.secrets][:LIVE_SECRETS],
+            secrets=secrets,
         )
     )
     return subscription

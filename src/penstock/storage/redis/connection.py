@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from penstock.errors import (
     InvalidArgument,
     MemoryFull,
+    MissingExtra,
     StorageError,
     StoreUnavailable,
-    UnknownBackend,
 )
 from penstock.storage.base import Durability
 from penstock.storage.redis.scripts import Script, script
@@ -23,7 +24,7 @@ try:
     from redis.backoff import NoBackoff
     from redis.retry import Retry
 except ImportError as exc:
-    raise UnknownBackend(
+    raise MissingExtra(
         "the Redis backend needs the package redis: pip install 'penstock[redis]'"
     ) from exc
 
@@ -49,7 +50,8 @@ def translated() -> Iterator[None]:
         failures.TryAgainError,
         OSError,
     ) as exc:
-        raise StoreUnavailable(f"Redis is away ({exc}): try again shortly") from exc
+        why = str(exc) or "it does not answer"
+        raise StoreUnavailable(f"Redis is away ({why}): try again shortly") from exc
     except failures.OutOfMemoryError as exc:
         raise _full() from exc
     except failures.ResponseError as exc:
@@ -74,7 +76,7 @@ class Connection:
     """One pool of connections. Scripts are loaded when Redis does not know them (any more)."""
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._address, options = _split(url)
+        address, options = _split(url)
         self.prefix = options.pop("prefix", DEFAULT_PREFIX)
         if not self.prefix or set(self.prefix) & set("{} \n"):
             raise InvalidArgument(
@@ -85,39 +87,39 @@ class Connection:
                 f"{', '.join(sorted(options))} in the url is not understood: there is prefix"
             )
         self._timeout_seconds = timeout_seconds
-        self.redis = self._client(timeout_seconds)
-        self._listening: Redis | None = None
-        self.round_trips = 0
-
-    def _client(self, read_seconds: float | None) -> Redis:
         try:
-            return Redis.from_url(
-                self._address,
+            self.redis: Redis = Redis.from_url(
+                address,
                 protocol=2,
-                socket_timeout=read_seconds,
-                socket_connect_timeout=self._timeout_seconds,
+                # None of the driver's: with one it makes a task for each command, which may also
+                # take the cancellation of its caller for its own.
+                socket_timeout=None,
+                socket_connect_timeout=timeout_seconds,
                 # A publish must not be sent twice by itself; who asked may do so.
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as exc:
-            raise InvalidArgument(f"the url {self._address!r} is not one of Redis: {exc}") from exc
+            raise InvalidArgument(f"the url {address!r} is not one of Redis: {exc}") from exc
+        self.round_trips = 0
 
-    def listening(self) -> Redis:
-        """A client of its own for news: to hear nothing for long is no failure there."""
-        if self._listening is None:
-            self._listening = self._client(None)
-        return self._listening
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Redis]:
+        """For a few commands that are no script."""
+        with translated():
+            async with asyncio.timeout(self._timeout_seconds):
+                yield self.redis
 
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
         """One script, which is one atomic step."""
         found = script(name)
         with translated():
-            try:
-                return await self._evaluate(found, key, arguments)
-            except failures.NoScriptError:
-                # Redis was restarted, or another one has taken over.
-                await self.redis.script_load(found.text)
-                return await self._evaluate(found, key, arguments)
+            async with asyncio.timeout(self._timeout_seconds):
+                try:
+                    return await self._evaluate(found, key, arguments)
+                except failures.NoScriptError:
+                    # Redis was restarted, or another one has taken over.
+                    await self.redis.script_load(found.text)
+                    return await self._evaluate(found, key, arguments)
 
     async def _evaluate(self, found: Script, key: str, arguments: Sequence[Argument]) -> Any:
         self.round_trips += 1
@@ -127,9 +129,9 @@ class Connection:
 
     async def durability(self) -> Durability:
         """What Redis says it does; what it does not say is not promised."""
-        with translated():
+        async with self.asking() as redis:
             try:
-                found = await self.redis.config_get("append*")
+                found = await redis.config_get("append*")
             except failures.ResponseError:
                 return "memory"  # some who rent Redis out do not let one ask
         is_synced = found.get("appendonly") == "yes" and found.get("appendfsync") == "always"
@@ -138,8 +140,6 @@ class Connection:
     async def close(self) -> None:
         with translated():
             await self.redis.aclose()
-            if self._listening is not None:
-                await self._listening.aclose()
 
 
 def _split(url: str) -> tuple[str, dict[str, str]]:

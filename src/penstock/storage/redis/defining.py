@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -24,7 +25,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.storage import base
-from penstock.storage.redis.connection import Argument, translated
+from penstock.storage.redis.connection import Argument
 from penstock.storage.redis.definitions import (
     Feed,
     QueueDefinition,
@@ -48,6 +49,15 @@ _ID_BITS = 48
 _SALT_BITS = 32
 
 
+class _Filtered(NamedTuple):
+    """What is known before a filtered subscription is made: its matches from `first` on."""
+
+    definition: QueueDefinition
+    reservation: str
+    first: int
+    matches: list[int]
+
+
 class Defining:
     """One method for each change. Those of one server are made in the order they are asked for."""
 
@@ -57,8 +67,15 @@ class Defining:
         self._turn = asyncio.Lock()
 
     async def apply(self, change: base.Change) -> None:
-        if isinstance(change, base.CreateSubscription):
-            await self._create_subscription(change)
+        await self._apply(change)
+        if not isinstance(change, base.DeleteQueue):
+            # Who defined something will use it: better learn it now than be refused first.
+            with suppress(QueueNotFound):
+                await self._steps.learn(change.queue)
+
+    async def _apply(self, change: base.Change) -> None:
+        if isinstance(change, base.CreateSubscription) and _filter_of(change) is not None:
+            await self._create_filtered(change)
         elif isinstance(change, base.Seek):
             await self._seek(change)
         else:
@@ -75,8 +92,12 @@ class Defining:
                 await self._delete_queue(change)
             case base.PurgeQueue():
                 await self._steps.take("purge_queue", change.queue, lambda definition: [])
+            case base.CreateSubscription():
+                await self._create_subscription(change)
             case base.AlterSubscription():
                 await self._alter_subscription(change)
+            case base.RotateSecret():
+                await self._rotate_secret(change)
             case base.DeleteSubscription():
                 await self._delete_subscription(change)
 
@@ -99,8 +120,8 @@ class Defining:
             *(letters, self._new_reader(SubscriptionConfig(max_deliveries=None))),
         ]
         # The name first: one that stands for nothing does no harm, a queue without one would.
-        with translated():
-            await steps.connection.redis.sadd(steps.keys.queues, name)
+        async with steps.connection.asking() as redis:
+            await redis.sadd(steps.keys.queues, name)
         answer = await steps.run("create_queue", key, steps.time, _pack(parts))
         if answer[0] == b"exists":
             raise definitions.queue_exists(name)
@@ -109,8 +130,8 @@ class Defining:
         id = self._rng.getrandbits(_ID_BITS)
         return [*queue_fields(config), "id", id, "version", f"{id}.1", "salt", salt]
 
-    def _new_reader(self, config: SubscriptionConfig) -> list[Any]:
-        return [*reader_fields(config), "id", self._rng.getrandbits(_ID_BITS)]
+    def _new_reader(self, config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Any]:
+        return [*reader_fields(config, secrets), "id", self._rng.getrandbits(_ID_BITS)]
 
     async def _alter_queue(self, change: base.AlterQueue) -> None:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
@@ -138,49 +159,59 @@ class Defining:
             return []
 
         await steps.take("delete_queue", change.queue, arguments)
+        steps.forget(change.queue)
         # Somebody may have made it anew already, so its name goes only if there is no such queue.
-        with translated():
-            await steps.connection.redis.srem(steps.keys.queues, change.queue)
-            if await steps.connection.redis.exists(steps.keys.queue(change.queue)):
-                await steps.connection.redis.sadd(steps.keys.queues, change.queue)
+        async with steps.connection.asking() as redis:
+            await redis.srem(steps.keys.queues, change.queue)
+            if await redis.exists(steps.keys.queue(change.queue)):
+                await redis.sadd(steps.keys.queues, change.queue)
 
     # Subscriptions.
 
-    async def _create_subscription(self, change: base.CreateSubscription) -> None:
+    async def _create_subscription(
+        self,
+        change: base.CreateSubscription,
+        start: tuple[str, Argument] | None = None,
+        filtered: _Filtered | None = None,
+    ) -> None:
         queue, name, config = change.queue, change.subscription, change.config
-
-        def check(definition: QueueDefinition) -> None:
-            graph = definition.graph
-            of_letters = definition.source is not None
-            definitions.check_definition(name, config, graph, of_dead_letters=of_letters)
-
-        async with self._turn:
-            definition = await self._steps.learn(queue)
-        check(definition)
-        start = _start(change.start)
-        reservation: str = ""
-        older: tuple[int, list[int]] = (0, [])
-        if config.filter is not None:
-            if name in definition.readers:
-                raise _subscription_exists(queue, name)
-            reservation, first, since = await self._reserve(definition, config.filter, start)
-            # From now on it is that index: what is published goes on.
-            start = ("index", first)
-            feed = Feed(key=name, filter=compile_filter(config.filter))
-            older = (first, await self._backfill(definition, feed, first, since))
-        new = [*self._new_reader(config)]
+        new: list[Any] = []
 
         def arguments(now: QueueDefinition) -> Sequence[Argument]:
-            _check_same(definition, now)
-            check(now)
-            return [now.next_version, name, _pack(new), *start, reservation, _pack(older)]
+            if filtered is not None:
+                _check_same(filtered.definition, now)
+            _check_new(now, change)
+            if not new:
+                new.extend(
+                    self._new_reader(config, definitions.first_secret(config, change.secret))
+                )
+            position = start or _start(change.start)
+            reservation = filtered.reservation if filtered else ""
+            older = (filtered.first, filtered.matches) if filtered else (0, [])
+            return [now.next_version, name, _pack(new), *position, reservation, _pack(older)]
 
-        async with self._turn:
-            _, answer = await self._steps.take("create_subscription", queue, arguments)
+        _, answer = await self._steps.take("create_subscription", queue, arguments)
         if answer[0] == b"exists":
             raise _subscription_exists(queue, name)
         if answer[0] == b"unreserved":
             raise InvalidArgument("putting the old messages through the filter took over a day")
+
+    async def _create_filtered(self, change: base.CreateSubscription) -> None:
+        """Old messages are put through the filter first, and others may go on meanwhile."""
+        queue, name = change.queue, change.subscription
+        async with self._turn:
+            definition = await self._steps.learn(queue)
+        _check_new(definition, change)
+        if name in definition.readers:
+            raise _subscription_exists(queue, name)
+        text = change.config.filter or ""
+        reservation, first, since = await self._reserve(definition, text, _start(change.start))
+        feed = Feed(key=name, filter=compile_filter(text))
+        matches = await self._backfill(definition, feed, first, since)
+        filtered = _Filtered(definition, reservation, first, matches)
+        async with self._turn:
+            # It starts where it would have when it was asked for: what is published goes on.
+            await self._create_subscription(change, ("index", first), filtered)
 
     async def _reserve(
         self, definition: QueueDefinition, text: str, start: tuple[str, Argument]
@@ -226,7 +257,18 @@ class Defining:
                 )
             of_letters = definition.source is not None
             definitions.check_definition(name, config, definition.graph, of_dead_letters=of_letters)
-            return [definition.next_version, name, _pack(reader_fields(config))]
+            secrets = reader.secrets or definitions.first_secret(config, change.secret)
+            return [definition.next_version, name, _pack(reader_fields(config, secrets))]
+
+        await self._steps.take("alter_subscription", change.queue, arguments)
+
+    async def _rotate_secret(self, change: base.RotateSecret) -> None:
+        name = change.subscription
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            reader = definition.reader(name)
+            secrets = definitions.next_secrets(name, reader.config, change.secret, reader.secrets)
+            return [definition.next_version, name, _pack(reader_fields(reader.config, secrets))]
 
         await self._steps.take("alter_subscription", change.queue, arguments)
 
@@ -288,6 +330,20 @@ def _check_same(before: QueueDefinition, now: QueueDefinition) -> None:
         raise QueueNotFound(
             f"queue {now.name!r} was deleted and made anew in the meantime: try again"
         )
+
+
+def _check_new(definition: QueueDefinition, change: base.CreateSubscription) -> None:
+    definitions.check_definition(
+        change.subscription,
+        change.config,
+        definition.graph,
+        of_dead_letters=definition.source is not None,
+    )
+
+
+def _filter_of(change: base.CreateSubscription) -> str | None:
+    """Nothing has been checked yet."""
+    return getattr(change.config, "filter", None)
 
 
 def _same(arguments: Sequence[Argument]) -> Arguments:

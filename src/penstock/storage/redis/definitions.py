@@ -7,7 +7,8 @@ server then learns anew and tries again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ __all__ = [
 
 _to_json = msgspec.json.Encoder().encode
 _queue_config = msgspec.json.Decoder(QueueConfig).decode
+_secrets = msgspec.json.Decoder(tuple[str, ...]).decode
 _reader_config = msgspec.json.Decoder(SubscriptionConfig).decode
 
 Field = str | int
@@ -50,6 +52,7 @@ class ReaderDefinition:
     id: int
     config: SubscriptionConfig
     since: int
+    secrets: tuple[str, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -97,8 +100,9 @@ def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
             id=int(reader_id),
             config=_reader_config(reader_config),
             since=int(since or 0),
+            secrets=_secrets(secrets),
         )
-        for reader, reader_id, reader_config, since in found
+        for reader, reader_id, reader_config, since, secrets in found
     ]
     texts = [(reader.name, reader.config.filter) for reader in readers]
     if pending:
@@ -161,7 +165,7 @@ def queue_fields(config: QueueConfig) -> list[Field]:
     ]
 
 
-def reader_fields(config: SubscriptionConfig) -> list[Field]:
+def reader_fields(config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Field]:
     backoff = config.backoff
     is_growing = backoff.kind == "exponential"
     return [
@@ -177,4 +181,5 @@ def reader_fields(config: SubscriptionConfig) -> list[Field]:
         *("backoff_factor", repr(float(backoff.factor)) if is_growing else ""),
         *("backoff_max", microseconds(backoff.max_seconds)),
         *("jitter", repr(float(backoff.jitter))),
+        *("secrets", msgspec.json.encode(secrets).decode()),
     ]

@@ -8,12 +8,15 @@ its ``t`` is when it failed.
 
 from __future__ import annotations
 
+from array import array
+from itertools import groupby
 from typing import Any
 
 from penstock.core.message import DeadLetter, Delivery, Envelope, Message
+from penstock.storage.block import Block, message_block
 from penstock.storage.redis.definitions import QueueDefinition, ReaderDefinition
 
-__all__ = ["MICROSECONDS", "to_deliveries", "to_messages"]
+__all__ = ["MICROSECONDS", "to_blocks", "to_deliveries", "to_messages"]
 
 MICROSECONDS = 1000
 """Nanoseconds each."""
@@ -62,6 +65,29 @@ def to_messages(queue: QueueDefinition, entries: list[list[Any]]) -> list[Messag
             )
         )
     return messages
+
+
+def to_blocks(queue: QueueDefinition, entries: list[list[Any]]) -> list[Block]:
+    """The same in bulk: a block for what was published together."""
+    if queue.source is not None:
+        return [message_block(letter) for letter in to_messages(queue, entries)]
+    blocks = []
+    for _, same in groupby(entries, key=lambda entry: entry[1][:4]):
+        batch = list(same)
+        bodies = [entry[1][5] for entry in batch]
+        heads = [entry[1][7] if len(entry[1]) > 6 else b"" for entry in batch]
+        first = _index(batch[0])
+        blocks.append(
+            Block(
+                first,
+                first,
+                int(batch[0][1][1]) * MICROSECONDS,
+                array("I", map(len, bodies)),
+                memoryview(b"".join(bodies)),
+                heads if any(heads) else None,
+            )
+        )
+    return blocks
 
 
 def to_deliveries(

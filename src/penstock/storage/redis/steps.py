@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.core.limits import is_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
 from penstock.errors import PenstockError, QueueNotFound, StorageClosed, StoreUnavailable
 from penstock.storage.redis.connection import Argument, Connection
 from penstock.storage.redis.definitions import QueueDefinition, parse_definition
@@ -32,6 +33,9 @@ class Steps:
         self.problem: str | None = None
         self._clock = clock
         self._known: dict[str, QueueDefinition] = {}
+        self._under_way = 0
+        self._nothing = asyncio.Event()
+        self._nothing.set()
 
     @property
     def time(self) -> Argument:
@@ -45,19 +49,33 @@ class Steps:
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
         """Any script."""
         self.check_open()
+        self._under_way += 1
+        self._nothing.clear()
         try:
             answer = await self.connection.run(name, key, *arguments)
         except StoreUnavailable as exc:
             self.problem = str(exc)
-            self.check_open()
             raise
-        self.check_open()
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._nothing.set()
         self.problem = None
         return answer
+
+    async def finish(self) -> None:
+        """Nothing is under way any more; nothing more may begin."""
+        self.is_closed = True
+        await self._nothing.wait()
 
     async def definition(self, queue: str) -> QueueDefinition:
         """What is known, however old. Raises `QueueNotFound`."""
         return self._known.get(queue) or await self.learn(queue)
+
+    def forget(self, queue: str) -> None:
+        """It is gone, and its dead letters with it."""
+        for name in (queue, queue + DEAD_LETTER_SUFFIX):
+            self._known.pop(name, None)
 
     async def ask(self, name: str, queue: str, *arguments: Argument) -> Any:
         """A script that answers nothing where there is no such queue. Raises `QueueNotFound`."""

@@ -6,13 +6,15 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Any, Literal
 
 import msgspec
 
 from penstock.clock import Clock
+from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage, message_id, parse_message_id
@@ -21,23 +23,26 @@ from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats
 from penstock.errors import (
     MessageNotFound,
+    NotFound,
     NotHeld,
     NotLeased,
     QueueFull,
+    QueueNotFound,
     ReservedQueue,
     StorageError,
 )
 from penstock.storage import base
+from penstock.storage.block import Chunk
 from penstock.storage.redis import matching
-from penstock.storage.redis.connection import Argument, Connection, translated
+from penstock.storage.redis.channels import Channels
+from penstock.storage.redis.connection import Argument, Connection
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
-from penstock.storage.redis.messages import MICROSECONDS, to_deliveries, to_messages
-from penstock.storage.redis.news import News
+from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
 from penstock.storage.redis.stats import parse_stats
-from penstock.storage.redis.steps import Steps
+from penstock.storage.redis.steps import Arguments, Steps
 
 __all__ = ["RedisStore"]
 
@@ -69,7 +74,7 @@ class RedisStore:
         self._steps = Steps(connection, clock)
         self._defining = Defining(self._steps, self._rng)
         self._gathering = Gathering(self._publish)
-        self._news = News(connection.listening())
+        self._channels = Channels(connection.redis)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._sweeper: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
@@ -100,9 +105,8 @@ class RedisStore:
 
     # Messages.
 
-    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        self._steps.check_open()
-        return await self._gathering.add(queue, batch)
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        return self._gathering.add(queue, batch)
 
     async def _publish(self, queue: str, batch: NewBatch) -> PublishResult:
         extras, payload = matching.pack_extras(batch), matching.payload(batch)
@@ -144,9 +148,8 @@ class RedisStore:
                 duplicates[position] = message_id(when * MICROSECONDS, index, definition.salt)
             new = iter(indexes)
             indexes = [originals[at] if at in originals else next(new) for at in range(count)]
-        result = PublishResult(indexes, created * MICROSECONDS, definition.salt, duplicates)
-        result.durability = self._durability
-        return result
+        created_ns = created * MICROSECONDS
+        return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
 
     async def receive(
         self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
@@ -219,6 +222,11 @@ class RedisStore:
         definition, answer = await self._steps.take("read", queue, lambda _: wanted)
         return to_messages(definition, answer[1])
 
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        wanted = [max(0, min(start, _MOST)), max(0, min(stop, _MOST)), min(most_bytes, _MOST)]
+        definition, answer = await self._steps.take("scan", queue, lambda _: wanted)
+        return Chunk(to_blocks(definition, answer[1]), answer[2], definition.message_salt)
+
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
     ) -> list[ViewedMessage]:
@@ -263,8 +271,8 @@ class RedisStore:
 
     async def _names(self) -> list[str]:
         self._steps.check_open()
-        with translated():
-            found = await self._connection.redis.smembers(self._steps.keys.queues)
+        async with self._connection.asking() as redis:
+            found = await redis.smembers(self._steps.keys.queues)
         return sorted(name.decode() if isinstance(name, bytes) else name for name in found)
 
     # Dead letters and dependencies.
@@ -313,14 +321,10 @@ class RedisStore:
     # Waiting and time.
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            definition.reader(subscription)
-            return [subscription]
-
         (await self._steps.definition(queue)).reader(subscription)
         channel = self._steps.keys.news(queue)
-        async with self._news.waiter(channel, subscription) as waiter:
-            _, (_, is_there, due) = await self._steps.take("peek", queue, arguments)
+        async with self._channels.waiter(channel, subscription) as waiter:
+            _, (_, is_there, due) = await self._steps.take("peek", queue, _on(subscription))
             if is_there:
                 return True
             seconds = timeout_seconds
@@ -334,6 +338,51 @@ class RedisStore:
                 # Who was woken just as the time was up must come.
                 return waiter.is_woken or seconds < timeout_seconds
         return True
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> News:
+        (await self._steps.definition(queue)).reader(subscription)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_seconds
+        while True:
+            async with self._channels.waiter(self._steps.keys.news(queue), None) as waiter:
+                news = await self._news_of(queue, subscription)
+                if news is None:  # it went while somebody waited, who is woken
+                    return News(seen=seen, ready=0, lowest_unacked_index=0)
+                if news.seen != seen or loop.time() >= until:
+                    return news
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(until):
+                        await waiter.future
+
+    async def _news_of(self, queue: str, subscription: str) -> News | None:
+        try:
+            _, answer = await self._steps.take("news", queue, _on(subscription))
+        except NotFound:
+            return None
+        _, seen, ready, floor = answer
+        return News(seen=seen, ready=ready, lowest_unacked_index=floor)
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        targets = []
+        for name in await self._names():
+            for queue in (name, name + DEAD_LETTER_SUFFIX):
+                with suppress(QueueNotFound):
+                    definition = await self._steps.learn(queue)
+                    targets += [
+                        CallbackTarget(
+                            queue=queue,
+                            subscription=reader.name,
+                            callback=reader.config.callback,
+                            backoff=reader.config.backoff,
+                            paused=reader.config.paused,
+                            secrets=reader.secrets,
+                        )
+                        for reader in definition.readers.values()
+                        if reader.config.callback is not None
+                    ]
+        return targets
 
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server has in the last ``every_seconds``.
@@ -371,7 +420,8 @@ class RedisStore:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
-        await self._news.close()
+        await self._channels.close()
+        await self._steps.finish()
         await self._connection.close()
 
 
@@ -400,6 +450,16 @@ class _Guess:
     @staticmethod
     def no_id(at: int) -> str:
         raise AssertionError("a filter that looks at no id asks for one")
+
+
+def _on(subscription: str) -> Arguments:
+    """The arguments of a script that needs no more than the subscription."""
+
+    def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+        definition.reader(subscription)
+        return [subscription]
+
+    return arguments
 
 
 def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]  the queue's hash; reads the hashes of its subscriptions
 -- Answers  nothing if there is no such queue; else its version, id, salt, source, config, pending
---          filters, and name, id, config and `since` of each subscription
+--          filters, and name, id, config, `since` and secrets of each subscription
 local found = redis.call('HMGET', KEYS[1], 'version', 'id', 'salt', 'source', 'source_salt',
   'config', 'pending', 'subs')
 if not found[1] then
@@ -11,8 +11,8 @@ if not found[1] then
 end
 local readers = {}
 for name in string.gmatch(found[8] or '', '%S+') do
-  local s = redis.call('HMGET', KEYS[1] .. ':s:' .. name, 'id', 'config', 'since')
-  readers[#readers + 1] = {name, s[1], s[2], s[3] or ''}
+  local s = redis.call('HMGET', KEYS[1] .. ':s:' .. name, 'id', 'config', 'since', 'secrets')
+  readers[#readers + 1] = {name, s[1], s[2], s[3] or '', s[4] or '[]'}
 end
 found[8] = readers
 return found

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from penstock.errors import StoreUnavailable
 
-__all__ = ["News", "Waiter"]
+__all__ = ["Channels", "Waiter"]
 
 logger = logging.getLogger(__name__)
 
@@ -44,25 +44,29 @@ class Waiter:
         return True
 
 
+# Who waits for something to receive waits by subscription; who watches waits by itself.
+_WATCHERS = None
+
+
 class _Channel:
     """One queue's news, and who waits for them by subscription."""
 
     __slots__ = ("is_idle", "lines", "subscribed")
 
     def __init__(self) -> None:
-        self.lines: dict[str, deque[Waiter]] = {}
+        self.lines: dict[str | None, deque[Waiter]] = {}
         self.subscribed = asyncio.Event()
         self.is_idle = False
 
     def wake(self, count: int | None) -> None:
-        """On every subscription the first ``count`` who wait, or all."""
-        for line in self.lines.values():
-            left = len(line) if count is None else count
+        """On every subscription the first ``count`` who wait, or all; and all who watch."""
+        for subscription, line in self.lines.items():
+            left = len(line) if count is None or subscription is _WATCHERS else count
             while line and left > 0:
                 left -= line.popleft().wake()
 
 
-class News:
+class Channels:
     """One connection that listens, made when somebody waits for the first time."""
 
     def __init__(self, redis: Redis) -> None:
@@ -70,14 +74,19 @@ class News:
         self._channels: dict[str, _Channel] = {}
         self._pubsub: PubSub | None = None
         self._listener: asyncio.Task[None] | None = None
+        self._additions: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def waiter(self, name: str, subscription: str) -> AsyncIterator[Waiter]:
-        """In line for the news of a channel. What comes after this was entered is not missed."""
+    async def waiter(self, name: str, subscription: str | None) -> AsyncIterator[Waiter]:
+        """In line for the news of a channel. What comes after this was entered is not missed.
+
+        Without a subscription one sees all news, and takes them from nobody.
+        """
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
-            await self._subscribe(name)
+            # Not by who came first, who may give up in the middle of it.
+            self._subscribe(name)
         channel.is_idle = False
         waiter = Waiter()
         line = channel.lines.setdefault(subscription, deque())
@@ -104,12 +113,18 @@ class News:
         except TimeoutError as exc:
             raise StoreUnavailable("Redis is away: try again shortly") from exc
 
-    async def _subscribe(self, name: str) -> None:
+    def _subscribe(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
         if self._listener is None:
-            self._listener = asyncio.get_running_loop().create_task(self._listen_forever())
-        elif self._pubsub is not None and self._pubsub.connection is not None:
-            with suppress(RedisError, OSError):  # the listener notices, and subscribes to all
-                await self._pubsub.subscribe(name)
+            self._listener = loop.create_task(self._listen_forever())
+        elif self._pubsub is not None:
+            task = loop.create_task(self._add(self._pubsub, name))
+            self._additions.add(task)
+            task.add_done_callback(self._additions.discard)
+
+    async def _add(self, pubsub: PubSub, name: str) -> None:
+        with suppress(RedisError, OSError):  # the listener notices, and subscribes to all
+            await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
         while True:
@@ -117,6 +132,7 @@ class News:
                 await self._listen()
             except (RedisError, OSError) as exc:
                 logger.warning("news from Redis were cut off: %s", exc)
+            self._pubsub = None
             # What was told meanwhile is lost, so everybody looks.
             for channel in self._channels.values():
                 channel.subscribed.clear()
@@ -157,9 +173,10 @@ class News:
             channel.wake(None)
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.gather(self._listener, return_exceptions=True)
+        tasks = [*self._additions, *([self._listener] if self._listener else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
             channel.subscribed.set()  # who waits for that finds the store closed
         self.wake_all()
