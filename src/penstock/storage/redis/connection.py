@@ -99,7 +99,8 @@ class Connection:
                 retry=Retry(NoBackoff(), 0),
             )
         except ValueError as exc:
-            raise InvalidArgument(f"the url {address!r} is not one of Redis: {exc}") from exc
+            # Without the url: it may hold a password.
+            raise InvalidArgument(f"the store's url is not one of Redis: {exc}") from exc
         self.round_trips = 0
 
     @asynccontextmanager
@@ -154,7 +155,6 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
 
 
 _SCHEMES = {
-    "redis+unix://": "unix://",
     "valkey://": "redis://",
     "valkeys://": "rediss://",
 }

@@ -100,6 +100,11 @@ class RedisStore:
     def problem(self) -> str | None:
         return "the store was closed" if self._steps.is_closed else self._steps.problem
 
+    @property
+    def round_trips(self) -> int:
+        """How often a script was run: what a request costs besides the network."""
+        return self._connection.round_trips
+
     async def define(self, change: base.Change) -> None:
         await self._defining.apply(change)
 

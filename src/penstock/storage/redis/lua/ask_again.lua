@@ -27,7 +27,7 @@ if s.paused ~= '' then
   return answer({'paused'})
 end
 local leased = is_leased(s, index)
-if not (leased or was_tried(s, index) or is_ready(q, s, index)) then
+if not (leased or was_tried(s, index) or is_within_reach(q, s, index)) then
   return answer({'unknown'})
 end
 if leased then

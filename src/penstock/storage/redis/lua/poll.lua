@@ -64,12 +64,13 @@ if s.plain then
   for _, run in ipairs(ahead(q, s, s.walk, till, math.huge)) do
     runs_add(s.key .. ':ready', PLAIN_LANE + run[1], PLAIN_LANE + run[2])
   end
-  set_walk(q, s, math.max(s.walk, till))
+  set_walk(s, math.max(s.walk, till))
 end
 if #s.parent_names == 0 and till > s.top then
   put(s, 'top', till)
 end
 put(s, 'polled', till)
+put(s, 'passed', math.max(s.passed, till))
 local answer = NOTHING
 if #runs > 0 then
   for _, run in ipairs(runs) do

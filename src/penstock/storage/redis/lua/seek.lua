@@ -41,7 +41,7 @@ for _, run in ipairs(runs_within(s.key .. ':dead', 0, index)) do
   -- But for dead letters: they wait again when replayed.
   runs_discard(s.key .. ':opened', run[1], run[2])
 end
-for _, field in ipairs({'start', 'walk', 'top', 'reach', 'polled'}) do
+for _, field in ipairs({'start', 'walk', 'top', 'reach', 'polled', 'passed'}) do
   put(s, field, index)
 end
 put(s, 'epoch', s.epoch + 1)

@@ -81,7 +81,7 @@ local function deliver(q, s, consumer, runs, lease_us)
     end
   end
   if s.plain then
-    set_walk(q, s, math.min(runs_next_gap(s.key .. ':settled', walk), q.next))
+    set_walk(s, math.min(runs_next_gap(s.key .. ':settled', walk), q.next))
   end
   if #entries < runs_count(runs) then
     -- Somebody deleted entries by hand: what cannot be given is gone.

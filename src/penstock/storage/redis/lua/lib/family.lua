@@ -66,6 +66,7 @@ local function rewire(q, s, parents)
     put(s, 'top', math.max(s.top, q.next))
     put(s, 'reach', math.max(s.reach, q.next))
     put(s, 'walk', q.next)
+    put(s, 'passed', q.next)
     s.moved = true
   end
 end

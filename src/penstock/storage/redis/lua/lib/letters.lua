@@ -6,7 +6,7 @@ local function make_reader(q, name, fields, start)
   local key = q.key .. ':s:' .. name
   redis.call('HSET', key, unpack(fields))
   redis.call('HSET', key, 'created', text(q.now), 'start', text(start), 'walk', text(start),
-    'top', text(start), 'reach', text(start), 'polled', text(start), 'gen', 1, 'epoch', 1,
+    'top', text(start), 'reach', text(start), 'polled', text(start), 'passed', text(start), 'gen', 1, 'epoch', 1,
     'matched_total', 0, 'settled_total', 0)
   if start > 0 then
     redis.call('ZADD', key .. ':settled', 0, text(start))

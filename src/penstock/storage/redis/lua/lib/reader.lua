@@ -22,7 +22,7 @@ local READER_KEYS = {
   ':heads', ':line',
 }
 local READER_NUMBERS = {
-  'start', 'walk', 'top', 'reach', 'polled', 'gen', 'epoch', 'matched_total', 'settled_total', 'lease',
+  'start', 'walk', 'top', 'reach', 'polled', 'passed', 'gen', 'epoch', 'matched_total', 'settled_total', 'lease',
   'max_in_flight', 'max_deliveries', 'backoff_base', 'backoff_factor', 'backoff_max', 'jitter',
 }
 local READER_TEXTS = {'id', 'on_dead', 'paused', 'filter', 'parents', 'children'}
@@ -160,6 +160,14 @@ end
 
 local function is_ready(q, s, index)
   return runs_has(s.key .. ':ready', lane_of((special_of(q, index))) + index)
+end
+
+-- Whether it is ready because it came back, became due or was passed over by a poll. What no cursor
+-- has reached yet may be among the ready ones too, if it has a priority or matches a filter.
+local function is_within_reach(q, s, index)
+  local _, due, group = special_of(q, index)
+  return is_ready(q, s, index) and (#s.parent_names > 0 or due > 0 or group ~= ''
+    or index < s.passed or tried(s, index) ~= nil)
 end
 
 -- What a plain subscription has ahead of it, up to a limit.
@@ -331,13 +339,10 @@ local function follow(s)
   end
 end
 
-local function set_walk(q, s, walk)
+local function set_walk(s, walk)
   if walk ~= s.walk then
     put(s, 'walk', walk)
     s.moved = true
-  end
-  if s.plain and walk > s.top then
-    put(s, 'top', walk)
   end
 end
 
@@ -525,7 +530,7 @@ local function settle(q, s, runs, way)
     runs_add(settled, 0, floor_of(q, s))
   end
   if s.plain then
-    set_walk(q, s, math.min(runs_next_gap(settled, s.walk), q.next))
+    set_walk(s, math.min(runs_next_gap(settled, s.walk), q.next))
   end
   if q.source ~= '' and s.name == 'default' then
     letters_settled(q, runs)

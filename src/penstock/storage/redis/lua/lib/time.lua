@@ -105,8 +105,11 @@ end
 local function end_leases(q, s)
   local key = s.key .. ':leases'
   local overdue = redis.call('ZRANGEBYSCORE', key, '-inf', text(q.now), 'LIMIT', 0, MOST_AT_ONCE)
-  for _, member in ipairs(overdue) do
-    local index = tonumber(member)
+  for at, member in ipairs(overdue) do
+    overdue[at] = tonumber(member)
+  end
+  table.sort(overdue)
+  for _, index in ipairs(overdue) do
     if not bury_or(q, s, index, '') then
       end_lease(q, s, index)
     end
