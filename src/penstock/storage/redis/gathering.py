@@ -68,13 +68,14 @@ class Gathering:
 
 
 def _groups(calls: list[Call]) -> Iterator[list[Call]]:
-    """Calls that fit into one batch, in the order they came."""
+    """Calls that fit into one batch, in the order they came. One with a key goes by itself."""
     group: list[Call] = []
     count = size = 0
     for call in calls:
         count += len(call[0].bodies)
         size += call[0].size
-        if group and (count > MAX_BATCH_MESSAGES or size > MAX_BATCH_BYTES):
+        is_full = count > MAX_BATCH_MESSAGES or size > MAX_BATCH_BYTES
+        if group and (is_full or call[0].keys or group[-1][0].keys):
             yield group
             group, count, size = [], len(call[0].bodies), call[0].size
         group.append(call)

@@ -19,12 +19,13 @@ __all__ = ["looks_at_ids", "matches", "pack_extras", "pack_matches", "payload"]
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def payload(batch: NewBatch) -> list[bytes | int]:
-    """1 and the bodies if all are plain, else 2 and each body followed by its envelope."""
+def payload(batch: NewBatch) -> list[str | bytes | int]:
+    """The key; then 1 and the bodies if all are plain, else 2 and each body with its envelope."""
+    key = batch.keys[0].key if batch.keys else ""
     if batch.heads is None:
-        return [1, *batch.bodies]
+        return [key, 1, *batch.bodies]
     pairs = zip(batch.bodies, batch.heads, strict=True)
-    return [2, *(part for pair in pairs for part in pair)]
+    return [key, 2, *(part for pair in pairs for part in pair)]
 
 
 def pack_extras(batch: NewBatch) -> bytes:

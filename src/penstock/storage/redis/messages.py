@@ -72,8 +72,9 @@ def to_blocks(queue: QueueDefinition, entries: list[list[Any]]) -> list[Block]:
     if queue.source is not None:
         return [message_block(letter) for letter in to_messages(queue, entries)]
     blocks = []
-    for _, same in groupby(entries, key=lambda entry: entry[1][:4]):
-        batch = list(same)
+    numbered = enumerate(entries)
+    for _, same in groupby(numbered, key=lambda one: (_index(one[1]) - one[0], one[1][1][:4])):
+        batch = [entry for _, entry in same]
         bodies = [entry[1][5] for entry in batch]
         heads = [entry[1][7] if len(entry[1]) > 6 else b"" for entry in batch]
         first = _index(batch[0])
@@ -94,26 +95,42 @@ def to_deliveries(
     queue: QueueDefinition, reader: ReaderDefinition, answer: list[Any]
 ) -> list[Delivery]:
     """From what a script that delivers answers."""
-    _, first_epoch, deadline, again, entries = answer
+    _, first_epoch, deadline, again, found = answer
     deadline_ns = int(deadline) * MICROSECONDS if deadline else None
     tried = {again[at]: (again[at + 1], again[at + 2]) for at in range(0, len(again), 3)}
     first = (1, first_epoch)
+    if queue.source is not None:
+        return [
+            Delivery(
+                queue=letter.queue,
+                index=letter.index,
+                created_at_ns=letter.created_at_ns,
+                salt=letter.salt,
+                body=letter.body,
+                envelope=letter.envelope,
+                dead_letter=letter.dead_letter,
+                subscription_id=reader.id,
+                epoch=tried.get(letter.index, first)[1],
+                deliveries=tried.get(letter.index, first)[0],
+                deadline_ns=deadline_ns,
+            )
+            for letter in to_messages(queue, found)
+        ]
     name, salt, id = queue.name, queue.message_salt, reader.id
     deliveries = []
-    for entry in entries:
-        fields = entry[1]
-        index = _index(entry)
-        created_ns, envelope, letter = _parts(queue, fields)
+    for entry, created, body, head in zip(
+        found[::4], found[1::4], found[2::4], found[3::4], strict=True
+    ):
+        index = int(entry.partition(b"-")[0])
         count, epoch = tried.get(index, first) if tried else first
         deliveries.append(
             Delivery(
                 queue=name,
                 index=index,
-                created_at_ns=created_ns,
+                created_at_ns=int(created) * MICROSECONDS,
                 salt=salt,
-                body=fields[5],
-                envelope=envelope,
-                dead_letter=letter,
+                body=body,
+                envelope=Envelope.decode(head) if head else _PLAIN,
                 subscription_id=id,
                 epoch=epoch,
                 deliveries=count,

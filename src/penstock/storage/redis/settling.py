@@ -49,7 +49,8 @@ def pack_settlements(
     for settlement in settlements:
         match settlement:
             case base.Ack(targets=targets):
-                packed.append(("ack", _targets(queue, reader, targets)))
+                run = _run(reader, targets)
+                packed.append(("ack", {"run": run} if run else _targets(queue, reader, targets)))
             case base.Nack(targets=targets, delay_seconds=delay, reason=reason):
                 check_delay(delay)
                 reason = check_reason(reason)
@@ -65,6 +66,25 @@ def pack_settlements(
                 check_whole("index", index)
                 packed.append(("up to", max(min(index, _MOST), 0)))
     return _pack(packed)
+
+
+def _run(reader: ReaderDefinition, targets: Sequence[Target]) -> tuple[int, int, int] | None:
+    """Start, stop and epoch, in the usual case of consecutive deliveries from one receive."""
+    first = targets[0] if type(targets) is list and targets else None
+    if type(first) is not Delivery or type(first.index) is not int or type(first.epoch) is not int:
+        return None
+    start, epoch, id = first.index, first.epoch, reader.id
+    if not 0 <= start < _MOST or not 0 <= epoch < _MOST:
+        return None
+    for index, target in enumerate(targets, start):
+        if (
+            type(target) is not Delivery
+            or target.index != index
+            or target.epoch != epoch
+            or target.subscription_id != id
+        ):
+            return None
+    return start, start + len(targets), epoch
 
 
 def _targets(

@@ -22,6 +22,7 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats
 from penstock.errors import (
+    InvalidArgument,
     MessageNotFound,
     NotFound,
     NotHeld,
@@ -135,14 +136,20 @@ class RedisStore:
             definition, answer = await self._steps.take("publish", queue, arguments, time=time)
             if answer[0] == b"full":
                 raise _full(queue, answer)
-            if answer[0] == b"ok":
+            if answer[0] in (b"ok", b"again"):
                 return self._published(definition, len(batch.bodies), answer)
+            if answer[0] == b"reused":
+                raise InvalidArgument(
+                    f"the idempotency key {batch.keys[0].key[:80]!r} was used for a publish of "
+                    f"{answer[1]} messages, and this one has {len(batch.bodies)}: give each "
+                    "publish its own"
+                )
             guess.learn(answer)
 
     def _published(
         self, definition: QueueDefinition, count: int, answer: list[Any]
     ) -> PublishResult:
-        _, created, first, found = answer
+        kind, created, first, found = answer
         indexes: Sequence[int] = range(first, first + count)
         duplicates: dict[int, str] = {}
         if found:
@@ -154,6 +161,9 @@ class RedisStore:
             new = iter(indexes)
             indexes = [originals[at] if at in originals else next(new) for at in range(count)]
         created_ns = created * MICROSECONDS
+        if kind == b"again":
+            for at, index in enumerate(indexes):
+                duplicates.setdefault(at, message_id(created_ns, index, definition.salt))
         return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
 
     async def receive(

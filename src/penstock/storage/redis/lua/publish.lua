@@ -1,30 +1,47 @@
 #!lua
 -- Stores a batch, all of it or nothing.
 --
--- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup and
---          :dedup_times, and what subscriptions with a filter or odd messages need
+-- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup,
+--          :requests and :dedup_times, and what subscriptions with a filter or odd messages need
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  the version of the definitions
 -- ARGV[3]  packed: by position, {priority, due, group, expiry, dedup key} of messages that have any
 -- ARGV[4]  packed: by feed, {runs of matching positions, errors}
 -- ARGV[5]  for filters that look at ids, the index that the first message must have and how many
 --          duplicates there must be, as index:count, for the time of ARGV[1]; or nothing
--- ARGV[6]  2 if every body is followed by its envelope, else 1
--- ARGV[7…] bodies
+-- ARGV[6]  the idempotency key of the batch, or nothing
+-- ARGV[7]  2 if every body is followed by its envelope, else 1
+-- ARGV[8…] bodies
 -- Answers  ok, created, first index, {position, index, created of the original} of duplicates;
---          full and why; or moved, the next index, the time and duplicates if ARGV[5] is not so
+--          full and why; reused and how many it was if the key was used for another number;
+--          again and the first answer if it was used for this; or moved, the next index, the time and duplicates if ARGV[5] is not so
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then
   return refusal
 end
-local stride = tonumber(ARGV[6])
-local total = (#ARGV - 6) / stride
+local stride = tonumber(ARGV[7])
+local total = (#ARGV - 7) / stride
 local function body_at(position)
-  return ARGV[7 + (position - 1) * stride]
+  return ARGV[8 + (position - 1) * stride]
 end
 local function head_at(position)
-  return stride == 2 and ARGV[8 + (position - 1) * stride] or ''
+  return stride == 2 and ARGV[9 + (position - 1) * stride] or ''
+end
+
+-- Whether it came before.
+local requests = q.key .. ':requests'
+local past = ARGV[6] ~= '' and redis.call('HGET', requests, ARGV[6])
+if past then
+  local created, count, first, found = unpack(cmsgpack.unpack(past))
+  if created > q.now - q.dedup then
+    if count ~= total then
+      return {'reused', count}
+    end
+    q.counts = {duplicates = total}
+    save()
+    return {'again', created, first, found}
+  end
 end
 
 -- Which of them are new.
@@ -127,7 +144,7 @@ for position = 1, total do
       end
       if extra[5] ~= '' then
         redis.call('HSET', q.key .. ':dedup', extra[5], text(index) .. ':' .. created)
-        redis.call('ZADD', q.key .. ':dedup_times', created, extra[5])
+        redis.call('ZADD', q.key .. ':dedup_times', created, 'm' .. extra[5])
       end
     end
   end
@@ -136,6 +153,10 @@ put(q, 'next', first + added)
 put(q, 'bytes', q.bytes + size)
 if has_odd then
   put(q, 'odd', '1')
+end
+if ARGV[6] ~= '' and added > 0 then
+  redis.call('HSET', requests, ARGV[6], cmsgpack.pack({q.now, total, first, duplicates}))
+  redis.call('ZADD', q.key .. ':dedup_times', created, 'r' .. ARGV[6])
 end
 if #duplicates > 0 then
   q.counts = {duplicates = #duplicates / 3}

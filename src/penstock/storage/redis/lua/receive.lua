@@ -10,7 +10,8 @@
 -- ARGV[5]  how many at most
 -- ARGV[6]  how long, in microseconds, or nothing for the subscription's own
 -- Answers  ok, the epoch of first deliveries, the deadline or nothing, {index, deliveries, epoch} of
---          messages that were delivered before, entries
+--          messages that were delivered before, and of each message {id, created, body, envelope};
+--          of dead letters the entries
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
 if not q then
@@ -37,15 +38,17 @@ if s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     local start, stop = s.walk, entry_index(entries[#entries]) + 1
     put(s, 'walk', stop)
     put(s, 'top', math.max(s.top, stop))
-    if stop - start > #entries then
-      -- Somebody deleted entries by hand: what cannot be given is gone.
-      local there = {}
-      for at, entry in ipairs(entries) do
-        there[at] = entry_index(entry)
+    local indexes = {}
+    if stop - start == #entries then
+      for at = 1, #entries do
+        indexes[at] = start + at - 1
       end
-      settle(q, s, gaps(runs_of(there), start, stop), 'expired')
+    else
+      -- Somebody deleted entries by hand: what cannot be given is gone.
+      indexes = indexes_of(entries)
+      settle(q, s, gaps(runs_of(indexes), start, stop), 'expired')
     end
-    answer = lease(q, s, ARGV[4], entries, lease_us, true)
+    answer = lease(q, s, ARGV[4], entries, indexes, lease_us, true)
   end
 else
   local runs = ready_runs(q, s, room)

@@ -1,7 +1,7 @@
 #!lua flags=no-writes
 -- Reads a part of an index range, up to a number of bytes.
 --
--- KEYS[1]  the queue's hash; reads its :stream
+-- KEYS[1]  the queue's hash; reads its :stream and :stragglers
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  the version of the definitions
 -- ARGV[3]  the first index
@@ -14,8 +14,23 @@ local q, refusal = begin()
 if not q then
   return refusal
 end
-local start = math.max(tonumber(ARGV[3]), q.first)
-local stop = math.min(tonumber(ARGV[4]), q.next)
+local start, stop = tonumber(ARGV[3]), math.min(tonumber(ARGV[4]), q.next)
+if start < q.first then
+  -- Older ones that somebody still needs are kept aside.
+  local aside = redis.call('ZRANGEBYSCORE', q.key .. ':stragglers', text(start),
+    '(' .. text(stop), 'LIMIT', 0, MOST_ENTRIES + 1)
+  if #aside > 0 then
+    local following, older = tonumber(aside[MOST_ENTRIES + 1]) or q.first, {}
+    for at = 1, math.min(#aside, MOST_ENTRIES) do
+      older[at] = tonumber(aside[at])
+    end
+    return {'ok', entries_of(q, runs_of(older)), following}
+  end
+  start = q.first
+end
+if start >= stop then
+  return {'ok', {}, math.max(start, stop)}
+end
 local entries, bytes, last = {}, 0, nil
 while start < stop and bytes < tonumber(ARGV[5]) and #entries < MOST_ENTRIES do
   local part = redis.call('XRANGE', q.stream, text(start), text(stop - 1), 'COUNT', 256)
@@ -33,4 +48,4 @@ while start < stop and bytes < tonumber(ARGV[5]) and #entries < MOST_ENTRIES do
     start = entry_index(entry) + 1
   end
 end
-return {'ok', entries, math.min(start, stop)}
+return {'ok', entries, start}

@@ -9,7 +9,7 @@
 -- ARGV[4]  packed: settlements, each {'ack', targets}, {'nack', targets, delay or -1, reason, random
 --          numbers}, {'extend', targets, microseconds} or {'up to', index}. Targets are {index, epoch
 --          or -1, created in milliseconds or -1, ...}: the epoch of a receipt, or the time that an
---          id carries. Index -1 is not found.
+--          id carries. Index -1 is not found. {run = {start, stop, epoch}} are consecutive ones.
 -- Answers  ok, and for each settlement a text with a digit for each target: 0 done, 1 settled
 --          already, 2 not leased, 3 not found; or the number that `up to` settled
 -- uses: runs queue reader letters time
@@ -35,7 +35,7 @@ end
 local function each_target(targets)
   local members, scores = {}, {}
   for at = 1, #targets, 3 do
-    members[#members + 1] = text(math.max(targets[at], 0))
+    members[#members + 1] = text(targets[at])
   end
   for at = 1, #members, MOST_ARGUMENTS do
     local last = math.min(#members, at + MOST_ARGUMENTS - 1)
@@ -67,7 +67,39 @@ local function each_target(targets)
   end
 end
 
+-- The usual case: consecutive first deliveries, each still in flight. False if it is not so.
+local function ack_run(start, stop, epoch)
+  if epoch ~= s.gen or stop - start > MOST_ARGUMENTS
+      or redis.call('EXISTS', s.key .. ':tries') == 1 then
+    return false
+  end
+  local members = {}
+  for index = start, stop - 1 do
+    members[#members + 1] = text(index)
+  end
+  for _, score in ipairs(redis.call('ZMSCORE', s.key .. ':leases', unpack(members))) do
+    if not score then
+      return false
+    end
+  end
+  put(s, 'last_ack', q.now)
+  settle(q, s, {{start, stop}}, 'acked')
+  return string.rep(DONE, stop - start)
+end
+
 local function ack(targets)
+  if targets.run then
+    local outcomes = ack_run(targets.run[1], targets.run[2], targets.run[3])
+    if outcomes then
+      return outcomes
+    end
+    local start, stop, epoch = unpack(targets.run)
+    for index = start, stop - 1 do
+      targets[#targets + 1] = index
+      targets[#targets + 1] = epoch
+      targets[#targets + 1] = -1
+    end
+  end
   local outcomes, done = {}, {}
   for index, leased, late, epoch in each_target(targets) do
     local outcome

@@ -26,7 +26,13 @@ for _, one in ipairs(queues) do
     text(one.now - one.dedup), 'LIMIT', 0, MOST_AT_ONCE)
   if #old > 0 then
     call_many('ZREM', one.key .. ':dedup_times', {}, old)
-    call_many('HDEL', one.key .. ':dedup', {}, old)
+    local messages, requests = {}, {}
+    for _, member in ipairs(old) do
+      local keys = string.sub(member, 1, 1) == 'm' and messages or requests
+      keys[#keys + 1] = string.sub(member, 2)
+    end
+    call_many('HDEL', one.key .. ':dedup', {}, messages)
+    call_many('HDEL', one.key .. ':requests', {}, requests)
   end
   for _, s in ipairs(each_reader(one)) do
     end_leases(one, s)

@@ -1,16 +1,33 @@
 -- How messages are given out.
 
--- Lease entries of the stream; the answer of a script that delivers.
-local function lease(q, s, consumer, entries, lease_us, claimed)
+-- What a script that delivers answers of entries. Fewer and flatter is faster: of a message its id,
+-- when it was created, body and envelope, one after the other; of a dead letter the whole entry.
+local function shown(q, entries)
+  if q.source ~= '' then
+    return entries
+  end
+  local found = {}
+  for at, entry in ipairs(entries) do
+    local fields, last = entry[2], 4 * at
+    found[last - 3] = entry[1]
+    found[last - 2] = fields[2]
+    found[last - 1] = fields[6]
+    found[last] = fields[8] or ''
+  end
+  return found
+end
+
+-- Lease entries of the stream, whose indexes are these; the answer of a script that delivers.
+local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   local deadline = lease_us and q.now + lease_us
   local score = deadline and text(deadline) or '+inf'
   local leases, fresh, again = {}, {}, {}
   local knows_some = redis.call('EXISTS', s.key .. ':tries') == 1
   local reach, top, epoch = s.reach, s.top, nil
-  for _, entry in ipairs(entries) do
-    local index = entry_index(entry)
-    leases[#leases + 1] = score
-    leases[#leases + 1] = text(index)
+  for at, entry in ipairs(entries) do
+    local index = indexes[at]
+    leases[2 * at - 1] = score
+    leases[2 * at] = text(index)
     local deliveries, reason, _
     if knows_some then
       deliveries, _, _, reason = tried(s, index)
@@ -29,18 +46,15 @@ local function lease(q, s, consumer, entries, lease_us, claimed)
       again[#again + 1] = epoch
       redis.call('XCLAIM', q.stream, s.name, consumer, 0, entry[1], 'RETRYCOUNT',
         text(deliveries + 1), 'FORCE', 'JUSTID')
-    else
+    elseif not claimed then
       fresh[#fresh + 1] = entry[1]
-      if not claimed then
-        reach = math.max(reach, index + 1)
-        if q.odd ~= '' then
-          local _, due, group = special_of(q, index)
-          if due == 0 and group == '' then
-            top = math.max(top, index + 1)
-          end
-        else
-          top = math.max(top, index + 1)
-        end
+      reach = math.max(reach, index + 1)
+      local due, group, _ = 0, '', nil
+      if q.odd ~= '' then
+        _, due, group = special_of(q, index)
+      end
+      if due == 0 and group == '' then
+        top = math.max(top, index + 1)
       end
     end
   end
@@ -66,12 +80,21 @@ local function lease(q, s, consumer, entries, lease_us, claimed)
   end
   count(s, 'delivered', #entries)
   put(s, 'last_delivery', q.now)
-  return {'ok', s.gen, deadline or '', again, entries}
+  return {'ok', s.gen, deadline or '', again, shown(q, entries)}
+end
+
+local function indexes_of(entries)
+  local found = {}
+  for at, entry in ipairs(entries) do
+    found[at] = entry_index(entry)
+  end
+  return found
 end
 
 -- Lease what `ready_runs` or `ready_within` found.
 local function deliver(q, s, consumer, runs, lease_us)
   local entries = entries_of(q, runs)
+  local indexes = indexes_of(entries)
   local walk = s.walk
   for _, run in ipairs(runs) do
     if run.lane then
@@ -86,8 +109,8 @@ local function deliver(q, s, consumer, runs, lease_us)
   if #entries < runs_count(runs) then
     -- Somebody deleted entries by hand: what cannot be given is gone.
     local there, gone = {}, {}
-    for _, entry in ipairs(entries) do
-      there[entry_index(entry)] = true
+    for _, index in ipairs(indexes) do
+      there[index] = true
     end
     for _, run in ipairs(runs) do
       for index = run[1], run[2] - 1 do
@@ -98,7 +121,7 @@ local function deliver(q, s, consumer, runs, lease_us)
     end
     settle(q, s, runs_of(gone), 'expired')
   end
-  return lease(q, s, consumer, entries, lease_us, false)
+  return lease(q, s, consumer, entries, indexes, lease_us, false)
 end
 
 local NOTHING = {'ok', 0, '', {}, {}}

@@ -10,8 +10,8 @@ local MAX_STRAGGLERS = 10000
 
 -- All keys of a queue, after its name, without those of its subscriptions.
 local QUEUE_KEYS = {
-  '', ':stream', ':odd', ':special', ':expires', ':expiring', ':forever', ':dedup', ':dedup_times',
-  ':stragglers', ':pins', ':letters',
+  '', ':stream', ':odd', ':special', ':expires', ':expiring', ':forever', ':dedup', ':requests',
+  ':dedup_times', ':stragglers', ':pins', ':letters',
 }
 local QUEUE_NUMBERS = {
   'next', 'first', 'bytes', 'now', 'ttl_checked', 'max_messages', 'max_bytes', 'ttl', 'dedup',
@@ -160,21 +160,26 @@ local function entries_of(q, runs)
   return found
 end
 
--- A command with any number of arguments, in parts.
+-- A command with any number of arguments, in parts; one more may come before them in each.
 local function call_many(command, key, before, arguments)
-  local sum = 0
-  for at = 1, #arguments, MOST_ARGUMENTS do
-    local part = {}
-    for _, value in ipairs(before) do
-      part[#part + 1] = value
+  if #arguments == 0 then
+    return
+  end
+  if #arguments <= MOST_ARGUMENTS then
+    if before[1] then
+      redis.call(command, key, before[1], unpack(arguments))
+    else
+      redis.call(command, key, unpack(arguments))
     end
+    return
+  end
+  for at = 1, #arguments, MOST_ARGUMENTS do
+    local part = {before[1]}
     for i = at, math.min(#arguments, at + MOST_ARGUMENTS - 1) do
       part[#part + 1] = arguments[i]
     end
-    local answer = redis.call(command, key, unpack(part))
-    sum = sum + (tonumber(answer) or 0)
+    redis.call(command, key, unpack(part))
   end
-  return sum
 end
 
 local function holds(q, index)

@@ -2,9 +2,16 @@
 -- number of indexes. A run start <= i < stop is one member of a sorted set: its score is start, the
 -- member stop. Runs are disjoint and never adjacent, so no two have the same stop.
 
--- A number as redis and Lua both read it back: '..' alone would round what has over 14 digits.
+-- A number as redis and Lua both read it back: '..' alone would round what has over 14 digits. Each
+-- is written once: an index is needed for several keys.
+local texts = {}
 local function text(number)
-  return string.format('%.0f', number)
+  local found = texts[number]
+  if not found then
+    found = string.format('%.0f', number)
+    texts[number] = found
+  end
+  return found
 end
 
 local function runs_at(key, index)
@@ -152,7 +159,12 @@ end
 
 -- Runs of any indexes, ascending and without repeats.
 local function runs_of(indexes)
-  table.sort(indexes)
+  for at = 2, #indexes do
+    if indexes[at] < indexes[at - 1] then
+      table.sort(indexes)
+      break
+    end
+  end
   local found, last = {}, nil
   for _, index in ipairs(indexes) do
     if last and index == last[2] then
