@@ -19,7 +19,7 @@ local function first_of(suffix)
   local first = redis.call('ZRANGE', s.key .. suffix, 0, 0, 'WITHSCORES')
   return tonumber(first[2] or nil) or math.huge
 end
-local due = first_of(':leases')
+local due = math.min(first_of(':leases'), first_of(':flights'))
 if leased_count(s) < s.max_in_flight then
   if #ready_runs(q, s, 1) > 0 then
     return {'ok', 1, 0}

@@ -38,17 +38,14 @@ if s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     local start, stop = s.walk, entry_index(entries[#entries]) + 1
     put(s, 'walk', stop)
     put(s, 'top', math.max(s.top, stop))
-    local indexes = {}
     if stop - start == #entries then
-      for at = 1, #entries do
-        indexes[at] = start + at - 1
-      end
+      answer = fly(q, s, entries, start, stop, lease_us)
     else
       -- Somebody deleted entries by hand: what cannot be given is gone.
-      indexes = indexes_of(entries)
+      local indexes = indexes_of(entries)
       settle(q, s, gaps(runs_of(indexes), start, stop), 'expired')
+      answer = lease(q, s, ARGV[4], entries, indexes, lease_us, true)
     end
-    answer = lease(q, s, ARGV[4], entries, indexes, lease_us, true)
   end
 else
   local runs = ready_runs(q, s, room)

@@ -33,7 +33,9 @@ if index > floor then
   count(s, 'skipped', runs_count(unsettled_within(q, s, floor, index)))
 end
 -- All before the index is settled, nothing from it on is, and nothing is in flight.
-drop_keys(s.key, {':settled', ':opened', ':ready', ':waiting', ':heads', ':line', ':leases', ':tries'})
+drop_keys(s.key, {
+  ':settled', ':opened', ':ready', ':waiting', ':heads', ':line', ':leases', ':flights', ':tries',
+})
 runs_add(s.key .. ':settled', 0, index)
 runs_discard(s.key .. ':dead', index, q.next)
 runs_add(s.key .. ':opened', 0, index)
@@ -47,6 +49,7 @@ end
 put(s, 'epoch', s.epoch + 1)
 put(s, 'gen', s.epoch)
 put(s, 'settled_total', 0)
+put(s, 'flying', 0)
 count_matches(q, s, index)
 redis.call('XGROUP', 'DESTROY', q.stream, s.name)
 redis.call('XGROUP', 'CREATE', q.stream, s.name, index > 0 and entry_id(index - 1) or '0',

@@ -33,6 +33,7 @@ end
 
 -- By target: index, whether that delivery is in flight, whether a late ack of it counts.
 local function each_target(targets)
+  land(s)
   local members, scores = {}, {}
   for at = 1, #targets, 3 do
     members[#members + 1] = text(targets[at])
@@ -67,29 +68,21 @@ local function each_target(targets)
   end
 end
 
--- The usual case: consecutive first deliveries, each still in flight. False if it is not so.
-local function ack_run(start, stop, epoch)
-  if epoch ~= s.gen or stop - start > MOST_ARGUMENTS
-      or redis.call('EXISTS', s.key .. ':tries') == 1 then
+-- The usual case: all that one receive gave, still in flight. False if it is not so.
+local function ack_flight(start, stop, epoch)
+  local member = flight_member(start, stop)
+  if epoch ~= s.gen or redis.call('ZREM', s.key .. ':flights', member) == 0 then
     return false
   end
-  local members = {}
-  for index = start, stop - 1 do
-    members[#members + 1] = text(index)
-  end
-  for _, score in ipairs(redis.call('ZMSCORE', s.key .. ':leases', unpack(members))) do
-    if not score then
-      return false
-    end
-  end
   put(s, 'last_ack', q.now)
-  settle(q, s, {{start, stop}}, 'acked')
+  settle(q, s, {{start, stop}}, 'acked', true)
+  put(s, 'flying', s.flying - (stop - start))
   return string.rep(DONE, stop - start)
 end
 
 local function ack(targets)
   if targets.run then
-    local outcomes = ack_run(targets.run[1], targets.run[2], targets.run[3])
+    local outcomes = ack_flight(targets.run[1], targets.run[2], targets.run[3])
     if outcomes then
       return outcomes
     end

@@ -31,8 +31,7 @@ end
 local entries, states = entries_of(q, runs), {}
 for at, entry in ipairs(entries) do
   local index = entry_index(entry)
-  local deadline = redis.call('ZSCORE', s.key .. ':leases', text(index))
-  deadline = deadline and tonumber(deadline) or -1
+  local deadline = leased_until(s, index) or -1
   states[at] = {
     is_settled(q, s, index) and 1 or 0,
     (deliveries_of(s, index)),

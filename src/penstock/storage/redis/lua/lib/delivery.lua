@@ -83,6 +83,17 @@ local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   return {'ok', s.gen, deadline or '', again, shown(q, entries)}
 end
 
+-- The same of consecutive first deliveries that the group has claimed: one member for all of them.
+local function fly(q, s, entries, start, stop, lease_us)
+  local deadline = lease_us and q.now + lease_us
+  redis.call('ZADD', s.key .. ':flights', deadline and text(deadline) or '+inf',
+    flight_member(start, stop))
+  put(s, 'flying', s.flying + stop - start)
+  count(s, 'delivered', #entries)
+  put(s, 'last_delivery', q.now)
+  return {'ok', s.gen, deadline or '', {}, shown(q, entries)}
+end
+
 local function indexes_of(entries)
   local found = {}
   for at, entry in ipairs(entries) do

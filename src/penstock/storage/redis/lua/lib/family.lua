@@ -19,6 +19,7 @@ local function rewire(q, s, parents)
     return
   end
   local given = {}
+  land(s)
   for _, member in ipairs(redis.call('ZRANGE', s.key .. ':leases', 0, -1)) do
     given[#given + 1] = {tonumber(member), true}
   end

@@ -7,6 +7,8 @@
 --   waiting   until a moment: a delay, or the backoff after a nack
 --   line      behind an earlier message of its group
 --   leases    in flight
+--   flights   in flight too: consecutive first deliveries from one receive, as one member. They are
+--             what is usual, and whatever is not usual turns them into leases first (`land`).
 --   held      not yet `opened` by those it waits for
 --
 -- Everything else is settled. The consumer group of the stream says the same in redis's terms: its
@@ -18,11 +20,11 @@ local PLAIN_LANE = PRIORITIES * LANE
 
 -- All keys of a subscription, after its name.
 local READER_KEYS = {
-  '', ':settled', ':ready', ':waiting', ':leases', ':tries', ':matched', ':opened', ':dead',
-  ':heads', ':line',
+  '', ':settled', ':ready', ':waiting', ':leases', ':flights', ':tries', ':matched', ':opened',
+  ':dead', ':heads', ':line',
 }
 local READER_NUMBERS = {
-  'start', 'walk', 'top', 'reach', 'polled', 'passed', 'gen', 'epoch', 'matched_total', 'settled_total', 'lease',
+  'start', 'walk', 'top', 'reach', 'polled', 'passed', 'gen', 'epoch', 'matched_total', 'settled_total', 'lease', 'flying',
   'max_in_flight', 'max_deliveries', 'backoff_base', 'backoff_factor', 'backoff_max', 'jitter',
 }
 local READER_TEXTS = {'id', 'on_dead', 'paused', 'filter', 'parents', 'children'}
@@ -40,6 +42,7 @@ local function load_reader(q, name)
     s.parent_names = words(s.parents)
     s.plain = not s.filtered and #s.parent_names == 0
     s.counts = {}
+    s.flying = s.flying or 0
     q.readers[name] = s
   end
   return s
@@ -119,12 +122,57 @@ local function set_tried(s, index, deliveries, epoch, late, reason)
   redis.call('HSET', s.key .. ':tries', text(index), value)
 end
 
+local function flight_member(start, stop)
+  return text(start) .. ':' .. text(stop)
+end
+
+local function flight_bounds(member)
+  local start, stop = string.match(member, '^(%d+):(%d+)$')
+  return tonumber(start), tonumber(stop)
+end
+
+-- Turn flights into leases, one a message: all, or those that end by a time.
+local function land(s, by)
+  if s.flying == 0 then
+    return
+  end
+  local key = s.key .. ':flights'
+  local found = redis.call('ZRANGEBYSCORE', key, '-inf', by and text(by) or '+inf', 'WITHSCORES')
+  for at = 1, #found, 2 do
+    local start, stop = flight_bounds(found[at])
+    local leases = {}
+    for index = start, stop - 1 do
+      leases[#leases + 1] = found[at + 1]
+      leases[#leases + 1] = text(index)
+    end
+    call_many('ZADD', s.key .. ':leases', {}, leases)
+    redis.call('ZREM', key, found[at])
+    put(s, 'flying', s.flying - (stop - start))
+  end
+end
+
+-- Until when a message is in flight; nil if it is not. It changes nothing, for those who only look.
+local function leased_until(s, index)
+  local deadline = redis.call('ZSCORE', s.key .. ':leases', text(index))
+  if not deadline and s.flying > 0 then
+    local flights = redis.call('ZRANGE', s.key .. ':flights', 0, -1, 'WITHSCORES')
+    for at = 1, #flights, 2 do
+      local start, stop = flight_bounds(flights[at])
+      if index >= start and index < stop then
+        deadline = flights[at + 1]
+        break
+      end
+    end
+  end
+  return deadline and tonumber(deadline) or nil
+end
+
 local function is_leased(s, index)
-  return redis.call('ZSCORE', s.key .. ':leases', text(index)) ~= false
+  return leased_until(s, index) ~= nil
 end
 
 local function leased_count(s)
-  return redis.call('ZCARD', s.key .. ':leases')
+  return redis.call('ZCARD', s.key .. ':leases') + s.flying
 end
 
 local function was_tried(s, index)
@@ -430,8 +478,8 @@ local function members_within(key, place, runs)
   return found
 end
 
--- Take messages out of wherever they are.
-local function forget(q, s, runs)
+-- Take messages out of wherever they are. `landed`: they were a flight, and that is gone already.
+local function forget(q, s, runs, landed)
   if redis.call('EXISTS', s.key .. ':heads') == 1 then
     -- First, because the one that is next in its group may be among them too.
     for _, run in ipairs(runs) do
@@ -455,7 +503,16 @@ local function forget(q, s, runs)
   end
   local was_full = leased_count(s) >= s.max_in_flight
   local delivered = {}
-  for _, place in ipairs(EXCEPTIONS) do
+  if landed then
+    for _, run in ipairs(runs) do
+      for index = run[1], run[2] - 1 do
+        delivered[#delivered + 1] = entry_id(index)
+      end
+    end
+  else
+    land(s)
+  end
+  for _, place in ipairs(landed and {} or EXCEPTIONS) do
     local key = s.key .. place.suffix
     local members = members_within(key, place, runs)
     if #members > 0 then
@@ -507,9 +564,9 @@ end
 local letters_settled  -- of the dead letters; defined with them
 
 -- The messages leave by one of the ways that are counted.
-local function settle(q, s, runs, way)
+local function settle(q, s, runs, way, landed)
   local settled, matched = s.key .. ':settled', s.key .. ':matched'
-  forget(q, s, runs)
+  forget(q, s, runs, landed)
   for _, run in ipairs(runs) do
     local start, stop = run[1], run[2]
     local new = runs_add(settled, start, stop)

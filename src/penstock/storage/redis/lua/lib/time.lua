@@ -9,6 +9,7 @@ local function settle_expired(q, s, runs, in_flight_too)
     end
   end
   if #found > 0 and not in_flight_too and leased_count(s) > 0 then
+    land(s)
     local leased = {}
     for at, member in ipairs(redis.call('ZRANGE', s.key .. ':leases', 0, -1)) do
       leased[at] = tonumber(member)
@@ -94,6 +95,7 @@ end
 
 -- Take a delivery back, without a wait. Its late ack counts until somebody else gets the message.
 local function end_lease(q, s, index)
+  land(s)
   local deliveries, epoch, _, reason = tried(s, index)
   redis.call('ZREM', s.key .. ':leases', text(index))
   set_tried(s, index, deliveries or 1, epoch or s.gen, true, reason or '')
@@ -104,6 +106,7 @@ end
 -- Take back what was not settled in time: it expires, is a dead letter, or is ready again.
 local function end_leases(q, s)
   local key = s.key .. ':leases'
+  land(s, q.now)
   local overdue = redis.call('ZRANGEBYSCORE', key, '-inf', text(q.now), 'LIMIT', 0, MOST_AT_ONCE)
   for at, member in ipairs(overdue) do
     overdue[at] = tonumber(member)
