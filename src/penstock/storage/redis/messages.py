@@ -95,7 +95,7 @@ def to_deliveries(
     queue: QueueDefinition, reader: ReaderDefinition, answer: list[Any]
 ) -> list[Delivery]:
     """From what a script that delivers answers."""
-    _, first_epoch, deadline, again, found = answer
+    _, first_epoch, deadline, again, found, indexes = answer
     deadline_ns = int(deadline) * MICROSECONDS if deadline else None
     tried = {again[at]: (again[at + 1], again[at + 2]) for at in range(0, len(again), 3)}
     first = (1, first_epoch)
@@ -118,10 +118,11 @@ def to_deliveries(
         ]
     name, salt, id = queue.name, queue.message_salt, reader.id
     deliveries = []
-    for entry, created, body, head in zip(
-        found[::4], found[1::4], found[2::4], found[3::4], strict=True
+    if isinstance(indexes, int):
+        indexes = range(indexes, indexes + len(found) // 3)
+    for index, created, body, head in zip(
+        indexes, found[::3], found[1::3], found[2::3], strict=True
     ):
-        index = int(entry.partition(b"-")[0])
         count, epoch = tried.get(index, first) if tried else first
         deliveries.append(
             Delivery(

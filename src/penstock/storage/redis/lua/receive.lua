@@ -10,8 +10,8 @@
 -- ARGV[5]  how many at most
 -- ARGV[6]  how long, in microseconds, or nothing for the subscription's own
 -- Answers  ok, the epoch of first deliveries, the deadline or nothing, {index, deliveries, epoch} of
---          messages that were delivered before, and of each message {id, created, body, envelope};
---          of dead letters the entries
+--          messages that were delivered before, {created, body, envelope} of each message or the
+--          entries of dead letters, the indexes or the first one if they are consecutive
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
 if not q then

@@ -1,15 +1,14 @@
 -- How messages are given out.
 
--- What a script that delivers answers of entries. Fewer and flatter is faster: of a message its id,
--- when it was created, body and envelope, one after the other; of a dead letter the whole entry.
+-- What a script that delivers answers of entries. Fewer and flatter is faster: of a message when it
+-- was created, body and envelope, one after the other; of a dead letter the whole entry.
 local function shown(q, entries)
   if q.source ~= '' then
     return entries
   end
   local found = {}
   for at, entry in ipairs(entries) do
-    local fields, last = entry[2], 4 * at
-    found[last - 3] = entry[1]
+    local fields, last = entry[2], 3 * at
     found[last - 2] = fields[2]
     found[last - 1] = fields[6]
     found[last] = fields[8] or ''
@@ -80,7 +79,7 @@ local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   end
   count(s, 'delivered', #entries)
   put(s, 'last_delivery', q.now)
-  return {'ok', s.gen, deadline or '', again, shown(q, entries)}
+  return {'ok', s.gen, deadline or '', again, shown(q, entries), indexes}
 end
 
 -- The same of consecutive first deliveries that the group has claimed: one member for all of them.
@@ -91,7 +90,7 @@ local function fly(q, s, entries, start, stop, lease_us)
   put(s, 'flying', s.flying + stop - start)
   count(s, 'delivered', #entries)
   put(s, 'last_delivery', q.now)
-  return {'ok', s.gen, deadline or '', {}, shown(q, entries)}
+  return {'ok', s.gen, deadline or '', {}, shown(q, entries), start}
 end
 
 local function indexes_of(entries)
@@ -135,4 +134,4 @@ local function deliver(q, s, consumer, runs, lease_us)
   return lease(q, s, consumer, entries, indexes, lease_us, false)
 end
 
-local NOTHING = {'ok', 0, '', {}, {}}
+local NOTHING = {'ok', 0, '', {}, {}, {}}
