@@ -46,6 +46,9 @@ class Pair:
         # What was delivered, as each of them knows it.
         self.given: dict[str, list[tuple[Delivery, Delivery]]] = {name: [] for name in READERS}
         self.ids: list[tuple[str, str]] = []
+        # Whole receives, to be acked as they came; and whether there are plain messages alone.
+        self.batches: list[tuple[str, list[Delivery], list[Delivery]]] = []
+        self.is_plain = rng.random() < 0.5
 
     async def both(self, call: Callable[[Broker, int], Awaitable[Any]]) -> tuple[Any, Any]:
         return await _outcome(call, self.brokers[0], 0), await _outcome(call, self.brokers[1], 1)
@@ -114,7 +117,7 @@ async def _publish(pair: Pair) -> None:
             group_key=rng.choice((None, None, "a", "b")),
             dedup_key=rng.choice((None, None, None, "x", "y")),
         )
-        if rng.random() < 0.6
+        if rng.random() < 0.6 and not pair.is_plain
         else b"plain"
         for _ in range(rng.randrange(1, 6))
     ]
@@ -136,6 +139,15 @@ async def _receive(pair: Pair) -> None:
     )
     if not isinstance(one, type):
         pair.given[name] += zip(one, other, strict=True)
+        pair.batches.append((name, one, other))
+
+
+async def _ack_batch(pair: Pair) -> None:
+    if pair.batches:
+        # The oldest as a rule, else any.
+        at = 0 if pair.rng.random() < 0.6 else pair.rng.randrange(len(pair.batches))
+        name, *batches = pair.batches.pop(at)
+        await pair.same(lambda broker, at: broker.ack(QUEUE, batches[at], name))
 
 
 async def _poll(pair: Pair) -> None:
@@ -266,16 +278,17 @@ async def _redefine(pair: Pair) -> None:
     position = rng.choice(("earliest", "latest"))
     if kind != 5 or rng.random() < 0.3:
         await pair.same(call)
-        if kind == 3:
-            pair.given["plain"] = []
-        elif kind == 4:
-            pair.given["last"] = []
+        gone = {3: "plain", 4: "last"}.get(kind)
+        if gone is not None:
+            pair.given[gone] = []
+            pair.batches = [batch for batch in pair.batches if batch[0] != gone]
 
 
 MOVES = (
     *([_publish] * 6),
     *([_receive] * 6),
-    *([_settle] * 6),
+    *([_settle] * 4),
+    *([_ack_batch] * 4),
     *([_pass_time] * 2),
     *(_poll, _ask_again, _ack_up_to, _seek, _redrive, _release, _look, _redefine),
 )

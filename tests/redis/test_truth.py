@@ -131,3 +131,23 @@ async def test_deleting_a_queue_leaves_no_key_behind(
     await broker.nack("jobs", given, "after")
     await broker.delete_queue("jobs")
     assert [key async for key in redis.scan_iter(match=f"{root}*")] == []
+
+
+async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, root: str) -> None:
+    await broker.publish("jobs", [b"%d" % n for n in range(12)])
+    batches = [await broker.receive("jobs", limit=3) for _ in range(4)]
+    # When the first one is the last to be acked
+    for at, runs in (
+        (1, [("6", 3)]),
+        (2, [("9", 3)]),
+        (0, [("9", 0)]),
+        (3, [("12", 0)]),
+    ):
+        before = (await broker.queue_stats("jobs")).subscriptions[0]
+        assert before.in_flight == sum(len(batch) for batch in batches if batch)
+        await broker.ack("jobs", batches[at])
+        batches[at] = []
+        # Then at no time is more settled than was acked
+        assert await redis.zrange(f"{root}:s:default:settled", 0, -1, withscores=True) == runs
+    (stats,) = (await broker.queue_stats("jobs")).subscriptions
+    assert (stats.acked, stats.in_flight, stats.lowest_unacked_index) == (12, 0, 12)

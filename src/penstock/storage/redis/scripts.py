@@ -10,6 +10,7 @@ from importlib.resources import files
 __all__ = ["Script", "script"]
 
 _USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
+_FIRST = re.compile(r"^-- first: (.+)$", re.MULTILINE)
 
 
 class Script:
@@ -25,10 +26,13 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """The first line, with its flags, stays first; the parts it uses come before the rest."""
+    """The first line, with its flags, stays first; the parts it uses come before the rest.
+
+    Before these comes what it tries first: an answer from there is cheaper by all that follows.
+    """
     folder = files(__package__) / "lua"
     first, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
-    uses = _USES.search(rest)
-    parts = uses[1].split() if uses else []
+    lines = (_FIRST.search(rest), _USES.search(rest))
+    parts = [part for line in lines if line for part in line[1].split()]
     library = [(folder / "lib" / f"{part}.lua").read_text("utf-8") for part in parts]
     return Script(name, "\n".join([first, *library, rest]))

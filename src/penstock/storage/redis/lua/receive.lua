@@ -12,6 +12,7 @@
 -- Answers  ok, the epoch of first deliveries, the deadline or nothing, {index, deliveries, epoch} of
 --          messages that were delivered before, {created, body, envelope} of each message or the
 --          entries of dead letters, the indexes or the first one if they are consecutive
+-- first: fast_receive
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
 if not q then
@@ -26,14 +27,17 @@ if s.paused ~= '' or room <= 0 then
 end
 local lease_us = tonumber(ARGV[6]) or s.lease
 local answer
-if s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
+if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     and (q.odd == '' or runs_stop(q.key .. ':odd') <= s.walk)
     and runs_stop(s.key .. ':settled') <= s.walk then
   -- The usual case: nothing but what lies ahead of the group's own cursor.
   follow(s)
-  local read = redis.call('XREADGROUP', 'GROUP', s.name, ARGV[4], 'COUNT', room, 'STREAMS',
-    q.stream, '>')
-  local entries = read and read[1][2] or {}
+  local entries = read_ahead
+  if not entries then
+    local read = redis.call('XREADGROUP', 'GROUP', s.name, ARGV[4], 'COUNT', room, 'STREAMS',
+      q.stream, '>')
+    entries = read and read[1][2] or {}
+  end
   if #entries > 0 then
     local start, stop = s.walk, entry_index(entries[#entries]) + 1
     put(s, 'walk', stop)

@@ -12,6 +12,7 @@
 --          id carries. Index -1 is not found. {run = {start, stop, epoch}} are consecutive ones.
 -- Answers  ok, and for each settlement a text with a digit for each target: 0 done, 1 settled
 --          already, 2 not leased, 3 not found; or the number that `up to` settled
+-- first: fast_ack
 -- uses: runs queue reader letters time
 local DONE, ALREADY, NOT_LEASED, NOT_FOUND = '0', '1', '2', '3'
 local q, refusal = begin()
