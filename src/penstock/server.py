@@ -114,9 +114,7 @@ async def serve(settings: Settings) -> None:
         registry = CollectorRegistry()
         syncs = SyncTimes()
         registry.register(syncs)
-        store = await open_store(
-            settings.store_url, sync=settings.sync, observe_sync=syncs.add
-        )
+        store = await open_store(settings.store_url, sync=settings.sync, observe_sync=syncs.add)
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 create_app(broker, settings, log=log, registry=registry),

@@ -32,6 +32,7 @@ class Backend:
 
     - `survives_restart`: what was answered is there after the store was closed and opened again.
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
+    - `tells_events`: what happens to messages is told in a queue of its own.
     - `has_a_log`: a directory of its own, with the log of its events.
     """
 
@@ -42,6 +43,7 @@ class Backend:
     open: Callable[[Path, Clock, Random], Awaitable[TickingStore]]
     restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
     has_a_log: bool = False
+    tells_events: bool = True
     remove: Callable[[Path], Awaitable[None]] | None = None
 
 
@@ -158,6 +160,7 @@ BACKENDS = (
         open=_open_redis,
         restart=_reopen_redis,
         remove=_remove_redis,
+        tells_events=False,
     ),
     Backend(
         name="redis-another-server-before-each-call",
@@ -167,5 +170,6 @@ BACKENDS = (
         open=_open_redis,
         restart=_other_redis_server,
         remove=_remove_redis,
+        tells_events=False,
     ),
 )

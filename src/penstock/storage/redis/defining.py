@@ -106,6 +106,7 @@ class Defining:
     async def _create_queue(self, change: base.CreateQueue) -> None:
         steps = self._steps
         name = definitions.check_queue(change.queue, change.config)
+        _check_settings(change.config)
         key = steps.keys.queue(name)
         if name.endswith(DEAD_LETTER_SUFFIX):
             if await steps.run("describe", key):
@@ -137,6 +138,7 @@ class Defining:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             config = definitions.changed(definition.config, change.changes)
             config.check()
+            _check_settings(config)
             is_fifo_changed = config.fifo != definition.config.fifo
             version = ["version", definition.next_version]
             return ["1" if is_fifo_changed else "", *queue_fields(config), *version]
@@ -323,6 +325,13 @@ class Defining:
             _, first, since = answer
             feed = Feed(key=name, filter=compile_filter(reader.config.filter))
             known = (first, await self._backfill(definition, feed, first, since) + known[1])
+
+
+def _check_settings(config: QueueConfig) -> None:
+    if config.events:
+        raise InvalidArgument(
+            "events are told by the embedded store alone: leave them out for a queue in Redis"
+        )
 
 
 def _check_same(before: QueueDefinition, now: QueueDefinition) -> None:

@@ -62,6 +62,8 @@ def pack_settlements(
             case base.Extend(targets=targets, seconds=seconds):
                 check_extension(seconds)
                 packed.append(("extend", _targets(queue, reader, targets), microseconds(seconds)))
+            case base.GiveBack(targets=targets):
+                packed.append(("give back", _targets(queue, reader, targets)))
             case base.AckUpTo(index=index):
                 check_whole("index", index)
                 packed.append(("up to", max(min(index, _MOST), 0)))

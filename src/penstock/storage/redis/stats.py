@@ -79,6 +79,7 @@ def _reader(
         leases_expired=number(b"leases_expired"),
         replayed=number(b"replayed"),
         discarded=number(b"discarded"),
+        returned=number(b"returned"),
         filter_errors=number(b"filter_errors"),
         cursor=max(number(b"polled"), number(b"top")),
         lowest_unacked_index=floor,

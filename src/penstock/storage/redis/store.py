@@ -27,6 +27,7 @@ from penstock.errors import (
     NotFound,
     NotHeld,
     NotLeased,
+    PenstockError,
     QueueFull,
     QueueNotFound,
     ReservedQueue,
@@ -167,7 +168,12 @@ class RedisStore:
         return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
 
     async def receive(
-        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
@@ -175,20 +181,45 @@ class RedisStore:
             if lease_seconds is not None:
                 check_seconds("lease_seconds", lease_seconds)
             lease: Argument = "" if lease_seconds is None else microseconds(lease_seconds)
-            return [subscription, self._consumer, min(limit, _MOST), lease]
+            return [subscription, self._consumer, min(limit, _MOST), lease, _bytes(most_bytes)]
 
-        definition, answer = await self._steps.take("receive", queue, arguments)
-        return to_deliveries(definition, definition.reader(subscription), answer)
+        return await self._deliver("receive", queue, subscription, arguments)
 
-    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
             check_whole("start", start, 0)
             check_whole("count", count, 1)
-            return [subscription, self._consumer, min(start, _MOST), min(count, _MOST)]
+            bounds = [min(start, _MOST), min(count, _MOST)]
+            return [subscription, self._consumer, *bounds, _bytes(most_bytes)]
 
-        definition, answer = await self._steps.take("poll", queue, arguments)
-        return to_deliveries(definition, definition.reader(subscription), answer)
+        return await self._deliver("poll", queue, subscription, arguments)
+
+    async def _deliver(
+        self, name: str, queue: str, subscription: str, arguments: Arguments
+    ) -> list[Delivery]:
+        """If who asked gives up, it has not happened: what came all the same is given back."""
+
+        async def deliver() -> list[Delivery]:
+            definition, answer = await self._steps.take(name, queue, arguments)
+            return to_deliveries(definition, definition.reader(subscription), answer)
+
+        task = asyncio.get_running_loop().create_task(deliver())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(PenstockError):
+                deliveries = await task
+                if deliveries:
+                    await self.settle(queue, subscription, [base.GiveBack(targets=deliveries)])
+            raise
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
@@ -269,6 +300,16 @@ class RedisStore:
             "find", queue, lambda now: [_pack(_ids(now, ids))]
         )
         return [to_messages(definition, [entry])[0] if entry else None for entry in answer[1]]
+
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            return [subscription, *(max(-1, min(index, _MOST)) for index in indexes)]
+
+        _, answer = await self._steps.take("blockers", queue, arguments)
+        return [[name.decode() for name in names] for names in answer[1]]
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         if queue is not None:
@@ -465,6 +506,10 @@ class _Guess:
     @staticmethod
     def no_id(at: int) -> str:
         raise AssertionError("a filter that looks at no id asks for one")
+
+
+def _bytes(most: int | None) -> Argument:
+    return "" if most is None else min(most, _MOST)
 
 
 def _on(subscription: str) -> Arguments:

@@ -8,6 +8,7 @@
 -- ARGV[4]  the consumer, for the consumer group
 -- ARGV[5]  start
 -- ARGV[6]  count
+-- ARGV[7]  how many bytes at most, about, or nothing
 -- Answers  as receive.lua
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
@@ -58,6 +59,13 @@ table.sort(runs, function(one, other) return one[1] < other[1] end)
 if runs_count(runs) > room then
   runs = cut(runs, room)
   till = runs[#runs][2]
+end
+if ARGV[7] ~= '' and #runs > 0 then
+  local within = within_bytes(q, runs, tonumber(ARGV[7]))
+  if runs_count(within) < runs_count(runs) then
+    runs = within
+    till = runs[#runs][2]
+  end
 end
 -- What it passes over stays ready.
 if s.plain then

@@ -9,6 +9,7 @@
 -- ARGV[4]  the consumer, for the consumer group
 -- ARGV[5]  how many at most
 -- ARGV[6]  how long, in microseconds, or nothing for the subscription's own
+-- ARGV[7]  how many bytes at most, about, or nothing
 -- Answers  ok, the epoch of first deliveries, the deadline or nothing, {index, deliveries, epoch} of
 --          messages that were delivered before, {created, body, envelope} of each message or the
 --          entries of dead letters, the indexes or the first one if they are consecutive
@@ -27,7 +28,7 @@ if s.paused ~= '' or room <= 0 then
 end
 local lease_us = tonumber(ARGV[6]) or s.lease
 local answer
-if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
+if read_ahead or ARGV[7] == '' and s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     and (q.odd == '' or runs_stop(q.key .. ':odd') <= s.walk)
     and runs_stop(s.key .. ':settled') <= s.walk then
   -- The usual case: nothing but what lies ahead of the group's own cursor.
@@ -53,6 +54,9 @@ if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
   end
 else
   local runs = ready_runs(q, s, room)
+  if ARGV[7] ~= '' then
+    runs = within_bytes(q, runs, tonumber(ARGV[7]))
+  end
   if #runs > 0 then
     answer = deliver(q, s, ARGV[4], runs, lease_us)
   end

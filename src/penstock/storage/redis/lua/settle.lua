@@ -7,7 +7,7 @@
 -- ARGV[2]  the version of the definitions
 -- ARGV[3]  the subscription
 -- ARGV[4]  packed: settlements, each {'ack', targets}, {'nack', targets, delay or -1, reason, random
---          numbers}, {'extend', targets, microseconds} or {'up to', index}. Targets are {index, epoch
+--          numbers}, {'extend', targets, microseconds}, {'give back', targets} or {'up to', index}. Targets are {index, epoch
 --          or -1, created in milliseconds or -1, ...}: the epoch of a receipt, or the time that an
 --          id carries. Index -1 is not found. {run = {start, stop, epoch}} are consecutive ones.
 -- Answers  ok, and for each settlement a text with a digit for each target: 0 done, 1 settled
@@ -185,6 +185,29 @@ local function extend(targets, microseconds)
   return outcomes
 end
 
+-- Undo deliveries that nobody got: each is as if it had not been, but for its epoch, which is never
+-- used again.
+local function give_back(targets)
+  local outcomes, indexes = leased_targets(targets)
+  for _, index in ipairs(indexes) do
+    local time = (q.ttl or q.expires ~= '') and expires_at(q, index)
+    if time and time <= q.now then
+      settle(q, s, {{index, index + 1}}, 'expired')
+    else
+      local deliveries, epoch, _, reason = tried(s, index)
+      deliveries = (deliveries or 1) - 1
+      redis.call('ZREM', s.key .. ':leases', text(index))
+      set_tried(s, index, deliveries, epoch or s.gen, false, reason or '')
+      if deliveries == 0 then
+        redis.call('XACK', q.stream, s.name, entry_id(index))
+      end
+      make_ready(q, s, index)
+      count(s, 'returned', 1)
+    end
+  end
+  return outcomes
+end
+
 -- Everything below an index, delivered or not, but for what a dependency still holds back.
 local function ack_up_to(index)
   local runs = unsettled_within(q, s, floor_of(q, s), math.min(index, q.next))
@@ -213,6 +236,8 @@ for _, one in ipairs(cmsgpack.unpack(ARGV[4])) do
     answers[#answers + 1] = nack(one[2], one[3], one[4], one[5])
   elseif kind == 'extend' then
     answers[#answers + 1] = extend(one[2], one[3])
+  elseif kind == 'give back' then
+    answers[#answers + 1] = give_back(one[2])
   else
     answers[#answers + 1] = ack_up_to(one[2])
   end

@@ -134,4 +134,30 @@ local function deliver(q, s, consumer, runs, lease_us)
   return lease(q, s, consumer, entries, indexes, lease_us, false)
 end
 
+-- The first of the runs that have no more bytes than this; one message at least.
+local function within_bytes(q, runs, most)
+  local found, left = {}, most
+  for _, run in ipairs(runs) do
+    local at = run[1]
+    while at < run[2] do
+      local part = redis.call('XRANGE', q.stream, text(at), text(run[2] - 1), 'COUNT', 16)
+      if #part == 0 then
+        at = run[2]
+      end
+      for _, entry in ipairs(part) do
+        left = left - #entry_field(entry, 'b') - #(entry_field(entry, 'h') or '')
+        if left < 0 and (#found > 0 or at > run[1]) then
+          if at > run[1] then
+            found[#found + 1] = {run[1], at, lane = run.lane}
+          end
+          return found
+        end
+        at = entry_index(entry) + 1
+      end
+    end
+    found[#found + 1] = {run[1], at, lane = run.lane}
+  end
+  return found
+end
+
 local NOTHING = {'ok', 0, '', {}, {}, {}}

@@ -7,7 +7,7 @@ do
   local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'odd', 'expires', 'ttl', 'source')
   local s = redis.call('HMGET', key, 'walk', 'top', 'gen', 'flying', 'lease', 'max_in_flight',
     'paused', 'filter', 'parents')
-  if q[1] == ARGV[2] and (q[3] or '') .. (q[4] or '') .. (q[5] or '') .. (q[6] or '') == ''
+  if ARGV[7] == '' and q[1] == ARGV[2] and (q[3] or '') .. (q[4] or '') .. (q[5] or '') .. (q[6] or '') == ''
       and (s[7] or '') .. (s[8] or '') .. (s[9] or '') == ''
       and redis.call('EXISTS', key .. ':ready', key .. ':waiting', key .. ':leases') == 0 then
     local now = tonumber(ARGV[1])
