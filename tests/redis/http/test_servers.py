@@ -40,24 +40,31 @@ def test_while_redis_is_away_requests_are_answered_503_and_then_go_on(tmp_path: 
     redis_url()  # skips where there is none
     with tempfile.TemporaryDirectory(prefix="penstock-redis-") as path:
         redis = ValkeyServer(
-            port=0, data_dir=Path(path), unix_socket_path=Path(path, "s"), appendonly="yes"
+            port=0,
+            data_dir=Path(path),
+            unix_socket_path=Path(path, "s"),
+            appendonly="yes",
+            appendfsync="always",
         )
         redis.start()
         store = ("--store", f"unix://{redis.unix_socket_path}")
         with running(str(tmp_path / "data"), tmp_path / "log", *store) as server:
             user = server.client("user", "password")
-            pushed = user.push("jobs").json["id"]
+            answer = user.push("jobs")
+            assert answer.status == 200, answer.body
             redis.terminate()
-            for answer in (user.push("jobs"), user.pop("jobs")):
-                assert answer.status == 503
-                assert answer.json["code"] == "store_unavailable"
-                assert answer.headers["retry-after"] == "1"
+            for refused in (user.push("jobs"), user.pop("jobs")):
+                assert refused.status == 503
+                assert refused.json["code"] == "store_unavailable"
+                assert refused.headers["retry-after"] == "1"
             ready = user.ask("GET", "/readyz")
             assert ready.status == 503
             assert "Redis" in ready.json["components"]["store"]["problem"]
             assert user.ask("GET", "/livez").status == 200
             redis.start()
-            assert user.pop("jobs").json["id"] == pushed
+            popped = user.pop("jobs")
+            assert popped.status == 200, popped.body
+            assert popped.json["id"] == answer.json["id"]
             assert user.ask("GET", "/readyz").status == 200
             assert server.stop() == 0
         redis.stop()
