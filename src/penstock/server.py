@@ -114,7 +114,7 @@ async def serve(settings: Settings) -> None:
         registry = CollectorRegistry()
         syncs = SyncTimes()
         registry.register(syncs)
-        store = await open_store(settings.data, sync=settings.sync, observe_sync=syncs.add)
+        store = await open_store(settings.store_url, sync=settings.sync, observe_sync=syncs.add)
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 create_app(broker, settings, log=log, registry=registry),
@@ -125,7 +125,7 @@ async def serve(settings: Settings) -> None:
             )
             dispatcher = _dispatcher(broker, settings)
             await dispatcher.start()
-            logger.info("serving", url=_url(settings, listener), data=settings.data)
+            logger.info("serving", url=_url(settings, listener), store=_shown(settings.store_url))
             try:
                 await _Server(config, broker, settings.receive_seconds).serve([listener])
                 logger.info("stopping")
@@ -167,6 +167,12 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as exc:
         where = f"{settings.host}:{settings.port}"
         raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc
+
+
+def _shown(store_url: str) -> str:
+    """Without the password that may be in it, and the options, which may hold one too."""
+    scheme, found, rest = store_url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if found else store_url
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["open_store"]
 
 TICK_SECONDS = 1.0
+_REDIS = ("redis", "rediss", "unix", "valkey", "valkeys")
 
 
 async def open_store(
@@ -32,6 +33,7 @@ async def open_store(
 ) -> Store:
     """``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
 
+    Or ``redis://host:port/db?prefix=name``, with TLS ``rediss:``, by a socket ``unix:``.
     ``sync`` is ``always``, ``interval`` or ``never``. ``observe_sync`` is told the seconds of every
     sync of the disk, from another thread. Raises `UnknownBackend`, `StorageError` for
     a directory that cannot be used, and whatever the backend raises at start.
@@ -49,9 +51,20 @@ async def open_store(
                 f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
             )
         return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng, observe_sync)
+    if scheme in _REDIS:
+        return await _open_redis(url, clock, rng)
     raise UnknownBackend(
-        f"no backend serves {url!r}: use memory:, wal:<directory>, or the path of a directory"
+        f"no backend serves {url!r}: use redis://, memory:, wal:<directory>, or the path of a "
+        "directory"
     )
+
+
+async def _open_redis(url: str, clock: Clock | None, rng: Random | None) -> Store:
+    from penstock.storage.redis.store import RedisStore
+
+    store = await RedisStore.open(url, clock=clock, rng=rng)
+    store.start_ticking(TICK_SECONDS)
+    return store
 
 
 def _open_memory(clock: Clock | None, rng: Random | None) -> Store:
