@@ -12,9 +12,11 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.storage.base import Durability, Store
 from penstock.storage.memory import MemoryStore
+from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
+from tests.mongo_server import mongo_url, remove_database, with_database
 from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefix
 
 __all__ = ["BACKENDS", "Backend", "TickingStore"]
@@ -116,6 +118,24 @@ async def _other_redis_server(
     return other
 
 
+async def _open_archived(directory: Path, clock: Clock, rng: Random) -> TickingStore:
+    database = with_database(mongo_url(), unique_prefix(directory))
+    hot = await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
+    return await ArchivedStore.open(hot, database)
+
+
+async def _reopen_archived(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    await store.close()
+    return await _open_archived(directory, clock, rng)
+
+
+async def _remove_archived(directory: Path) -> None:
+    await remove_keys(redis_url(), unique_prefix(directory))
+    await remove_database(mongo_url(), unique_prefix(directory))
+
+
 BACKENDS = (
     Backend(
         name="memory",
@@ -171,5 +191,14 @@ BACKENDS = (
         restart=_other_redis_server,
         remove=_remove_redis,
         tells_events=False,
+    ),
+    Backend(
+        name="redis-and-mongo",
+        durability="replicated",
+        survives_restart=True,
+        restarts_always=False,
+        open=_open_archived,
+        restart=_reopen_archived,
+        remove=_remove_archived,
     ),
 )
