@@ -16,7 +16,7 @@ from typing import Any
 from pymongo import UpdateMany
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
 from penstock.core.message import Delivery
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.errors import StoreUnavailable
@@ -25,7 +25,7 @@ from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import letter_document
 
-__all__ = ["Mirror"]
+__all__ = ["Mirror", "is_recorded", "source_of"]
 
 MARK_SECONDS = 0.5
 """How soon after a change a copy is made."""
@@ -36,6 +36,16 @@ _LOCK_SECONDS = 30.0
 _LOCK_AGAIN_SECONDS = 0.05
 _MOST_COUNTS = 100_000
 _LETTERS_AT_ONCE = 500
+
+
+def is_recorded(queue: str) -> bool:
+    """Whether it can have a record of its own."""
+    return is_name(queue) and not queue.endswith(DEAD_LETTER_SUFFIX)
+
+
+def source_of(queue: str) -> str:
+    """The record of dead letters is part of that of their queue."""
+    return queue.removesuffix(DEAD_LETTER_SUFFIX)
 
 
 class Mirror:
@@ -51,7 +61,7 @@ class Mirror:
         self._turns: dict[str, asyncio.Lock] = {}
 
     def touch(self, queue: str) -> None:
-        self._changed.add(queue.removesuffix(DEAD_LETTER_SUFFIX))
+        self._changed.add(source_of(queue))
 
     def note(self, queue: str, deliveries: Sequence[Delivery]) -> None:
         """How often messages were delivered. Beyond a bound it is left to the hot store's books."""
@@ -93,16 +103,23 @@ class Mirror:
         async with self._alone(queue):
             await self._copy(queue, again_from)
 
-    async def delete(self, change: base.DeleteQueue) -> None:
-        """A queue and its record. One that is missing without this is rebuilt."""
-        async with self._alone(change.queue):
-            await self._archive.condemn(change.queue)
-            try:
-                await self._hot.define(change)
-            finally:
-                # Whether it is gone now or not, the record follows.
-                self._known.pop(change.queue, None)
-                await self._copy(change.queue, None)
+    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
+        """A queue and its record. One that is missing without this is rebuilt.
+
+        ``gone`` is set when another queue of this name may be made, and also when it failed.
+        """
+        try:
+            async with self._alone(change.queue):
+                await self._archive.condemn(change.queue)
+                try:
+                    await self._hot.define(change)
+                finally:
+                    gone.set()
+                    # Whether it is gone now or not, the record follows.
+                    self._known.pop(change.queue, None)
+                    await self._copy(change.queue, None)
+        finally:
+            gone.set()
 
     @asynccontextmanager
     async def _alone(self, queue: str) -> AsyncIterator[None]:
@@ -159,6 +176,7 @@ class Mirror:
         """What the queue let go of at once goes from the record at once, too."""
         state = self._known.get(queue)
         if state is not None:
+            # Those of dead letters are gone already, like all that are settled.
             gone = {"salt": state.salt, "index": {"$lt": state.first}, "done": True}
             await self._archive.remove(queue, [gone])
 

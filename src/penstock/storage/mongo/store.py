@@ -31,7 +31,14 @@ from penstock.storage.block import Chunk
 from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.connection import Connection
 from penstock.storage.mongo.documents import batch_documents, message_document, to_message
-from penstock.storage.mongo.mirror import MARK_SECONDS, PASS_SECONDS, SWEEP_SECONDS, Mirror
+from penstock.storage.mongo.mirror import (
+    MARK_SECONDS,
+    PASS_SECONDS,
+    SWEEP_SECONDS,
+    Mirror,
+    is_recorded,
+    source_of,
+)
 from penstock.storage.mongo.recovery import Recovered, recover
 from penstock.storage.mongo.writer import Writer
 
@@ -57,6 +64,7 @@ class ArchivedStore:
         self._mode = mode
         self._writer = Writer(archive)
         self._mirror = Mirror(hot, archive)
+        self._turn = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -97,15 +105,20 @@ class ArchivedStore:
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
-        await self._check_whole()
+        async with self._turn:
+            await self._check_whole()
+            if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
+                gone = asyncio.Event()
+                defining = asyncio.ensure_future(self._mirror.delete(change, gone))
+                await gone.wait()
+            else:
+                defining = asyncio.ensure_future(self._hot.define(change))
+                await asyncio.sleep(0)  # it has its place in the hot store's own line
+        await defining
         if isinstance(change, base.DeleteQueue):
-            await self._mirror.delete(change)
             return
-        await self._hot.define(change)
         self._mirror.touch(change.queue)
-        await self._mirror.copy_changed()
-        if self._archive.problem is not None:
-            raise StoreUnavailable(self._archive.problem)
+        await self._mirror.copy(source_of(change.queue))
         if isinstance(change, base.PurgeQueue):
             await self._mirror.purge(change.queue)
 
