@@ -36,6 +36,8 @@ class Backend:
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
     - `tells_events`: what happens to messages is told in a queue of its own.
     - `has_a_log`: a directory of its own, with the log of its events.
+    - `modules`: the parts of the suite that it is put through, if not all: an archive hands most
+      calls on to its Redis, which goes through all of them, and takes its time with the others.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Backend:
     restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
     has_a_log: bool = False
     tells_events: bool = True
+    modules: frozenset[str] | None = None
     remove: Callable[[Path], Awaitable[None]] | None = None
 
 
@@ -197,6 +200,9 @@ BACKENDS = (
         durability="replicated",
         survives_restart=True,
         restarts_always=False,
+        modules=frozenset(
+            {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
+        ),
         open=_open_archived,
         restart=_reopen_archived,
         remove=_remove_archived,

@@ -269,7 +269,9 @@ def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
     for one in (error.details or {}).get("writeErrors", []):
         if one.get("code") != _DUPLICATE_KEY:
             raise StorageError(f"MongoDB refused a document: {one.get('errmsg')}") from error
-        if "_id_" not in one.get("errmsg", "") and "_id_" not in str(one.get("keyPattern", "_id_")):
+        pattern = one.get("keyPattern")
+        is_same = "_id" in pattern if pattern else "index: _id_ " in one.get("errmsg", "")
+        if not is_same:
             raise IndexTaken(
                 f"the archive holds another message {one['op']['index']} of queue {queue!r}"
             ) from error

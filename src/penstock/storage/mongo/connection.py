@@ -37,13 +37,19 @@ class Connection:
     def __init__(self, url: str) -> None:
         try:
             parsed = parse_uri(url)
-            options = {name.lower() for name in parsed["options"]}
-            given: dict[str, Any] = {}
-            if "timeoutms" not in options:
-                given["timeoutMS"] = round(TIMEOUT_SECONDS * 1000)
-            if "serverselectiontimeoutms" not in options:
-                given["serverSelectionTimeoutMS"] = round(_SELECTION_SECONDS * 1000)
-            self._client: AsyncMongoClient[Document] = AsyncMongoClient(url, **given)
+            given = {name.lower() for name in parsed["options"]}
+            # Not `timeoutMS`, which would also be how long an absent server is looked for.
+            seconds = {
+                "serverSelectionTimeoutMS": _SELECTION_SECONDS,
+                "connectTimeoutMS": _SELECTION_SECONDS,
+                "socketTimeoutMS": TIMEOUT_SECONDS,
+            }
+            options = {
+                name: round(value * 1000)
+                for name, value in seconds.items()
+                if name.lower() not in given
+            }
+            self._client: AsyncMongoClient[Document] = AsyncMongoClient(url, **options)
         except (failures.PyMongoError, ValueError) as exc:
             # Without the url: it may hold a password.
             raise InvalidArgument(f"the archive's url is not one of MongoDB: {exc}") from exc
