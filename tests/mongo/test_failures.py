@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -19,11 +20,16 @@ from tests.mongo.conftest import Addresses, Open
 from tests.mongo.proxy import Proxy
 from tests.redis_server import redis_url
 
+# The driver leaves a socket to the collector when it is closed while it looks for a server.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test need not wait as long as a user would."""
     monkeypatch.setattr(connection, "_SELECTION_SECONDS", 0.2)
+    yield
+    gc.collect()
 
 
 @pytest_asyncio.fixture
@@ -35,11 +41,12 @@ async def proxy(addresses: Addresses) -> AsyncIterator[Proxy]:
 
 
 @pytest_asyncio.fixture
-async def far(open_server: Open, proxy: Proxy) -> ArchivedStore:
+async def far(open_server: Open, proxy: Proxy) -> AsyncIterator[ArchivedStore]:
     """A server whose MongoDB can go away, with a queue `jobs`."""
     store: ArchivedStore = await open_server(mongo=proxy.url)
     await Broker(store).create_queue("jobs")
-    return store
+    yield store
+    await store.close()
 
 
 async def _until_well(store: ArchivedStore) -> None:

@@ -99,12 +99,12 @@ class Archive:
             found = {document["_id"] async for document in cursor}
         return [id for id in wanted if id not in found]
 
-    async def highest(self, queue: str, salt: int) -> int | None:
-        """The highest index in the record."""
+    async def newest(self, queue: str, salt: int) -> Message | None:
+        """The one with the highest index."""
         with self._connection.asking():
-            cursor = self._connection.collection(queue).find({"salt": salt}, {"index": 1})
+            cursor = self._connection.collection(queue).find({"salt": salt})
             found = await cursor.sort("index", -1).limit(1).to_list()
-        return found[0]["index"] if found else None
+        return to_message(queue, found[0]) if found else None
 
     async def messages(
         self, queue: str, salt: int, stop: int | None = None

@@ -141,7 +141,7 @@ class Mirror:
                 await self._archive.forget(queue)
             return
         before, is_condemned = await self._before(state)
-        if before is not None and before.salt != state.salt:
+        if before is None or before.salt != state.salt:
             for name in (queue, queue + DEAD_LETTER_SUFFIX):
                 await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
             before = None

@@ -34,8 +34,8 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
 async def recover(hot: HotStore, archive: Archive, identity: str) -> Recovered:
     """Make the hot store whole: by one server, while the others wait.
 
-    A queue that is not there is rebuilt; so is one that has lost its newest messages, which shows
-    by the record being ahead of it. A queue that has no record gets one.
+    A queue that is not there is rebuilt; so is one that has lost its newest messages: what it has
+    in their place was never answered. A queue that has no record gets one.
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOOK_SECONDS)
@@ -67,8 +67,7 @@ class _Recovery:
     async def _restore(self, state: QueueState) -> None:
         now = await self._hot.snapshot(state.name)
         if now is not None:
-            highest = await self._archive.highest(state.name, state.salt)
-            if now.salt != state.salt or highest is None or highest < now.next:
+            if now.salt != state.salt or not await self._has_lost(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
             await self._hot.define(base.DeleteQueue(queue=state.name))
@@ -78,6 +77,16 @@ class _Recovery:
         self._restored[state.name] = 0
         await self._hot.restore(state, self._messages(state))
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
+
+    async def _has_lost(self, now: QueueState) -> bool:
+        """Whether the newest message of the record is not the one that is there, or none is."""
+        newest = await self._archive.newest(now.name, now.salt)
+        if newest is None:
+            return False
+        if newest.index >= now.next:
+            return True
+        found = await self._hot.read(now.name, newest.index, 1)
+        return bool(found) and found[0].index == newest.index and found[0].id != newest.id
 
     async def _messages(
         self, state: QueueState, stop: int | None = None

@@ -185,9 +185,12 @@ def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> Qu
 
 
 def _reader_state(answer: list[Any]) -> ReaderState:
-    name, fields, settled, dead, opened, tried, leased, waiting = answer
+    name, fields, settled, dead, opened, tried, leased, waiting, flights = answer
     generation = int(dict(_pairs(fields))[b"gen"])
     in_flight = {int(index) for index in leased}
+    for flight in flights:
+        start, stop = flight.split(b":")
+        in_flight.update(range(int(start), int(stop)))
     tries = []
     for index, value in _pairs(tried):
         deliveries, epoch, late, reason = value.split(b":", 3)

@@ -38,6 +38,7 @@ local function restore_reader(one)
   for _, field in ipairs({'walk', 'top', 'reach', 'polled', 'passed', 'start'}) do
     put(s, field, math.min(s[field], q.next))
   end
+  put(s, 'flying', 0)
   s.moved = true
   add_bounds(key .. ':matched', matched)
   count_matches(q, s, s.start)

@@ -5,7 +5,7 @@
 -- KEYS[1]  the queue's hash; reads the keys of its subscriptions, :pins, and those of its letters
 -- Answers  nothing if there is no such queue; else for the queue and then its dead letters, if it
 --          has any: {fields, letters, pins, subscriptions}. A subscription is {name, fields, settled,
---          dead, opened, tries, leased, waiting}; runs and the rest are flat, as Redis has them
+--          dead, opened, tries, leased, waiting, flights}; runs and the rest are flat, as Redis has them
 local function queue_at(key)
   local readers = {}
   for name in string.gmatch(redis.call('HGET', key, 'subs') or '', '%S+') do
@@ -19,6 +19,7 @@ local function queue_at(key)
       redis.call('HGETALL', s .. ':tries'),
       redis.call('ZRANGE', s .. ':leases', 0, -1),
       redis.call('ZRANGE', s .. ':waiting', 0, -1, 'WITHSCORES'),
+      redis.call('ZRANGE', s .. ':flights', 0, -1),
     }
   end
   return {
