@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -128,18 +129,28 @@ async def test_a_publish_that_was_refused_may_be_repeated_with_its_key(
     assert await database["jobs"].count_documents({}) == 1
 
 
+@asynccontextmanager
+async def _rewound(addresses: Addresses) -> AsyncIterator[None]:
+    """Afterwards Redis has what it had before."""
+    async with Redis.from_url(redis_url()) as redis:
+        copy = {}
+        async for key in redis.scan_iter(match=f"{addresses.name}:*"):
+            value = await redis.dump(key)
+            if value is not None:  # a lock may just have ended
+                copy[key] = value
+        yield
+        await addresses.wipe_redis()
+        for key, value in copy.items():
+            await redis.restore(key, 0, value)
+
+
 async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
     broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
 ) -> None:
     # Given a Redis that forgets the last publish, as one without fsync may
     await broker.publish("jobs", [b"a"])
-    async with Redis.from_url(redis_url()) as redis:
-        keys = [key async for key in redis.scan_iter(match=f"{addresses.name}:*")]
-        copy = {key: await redis.dump(key) for key in keys}
+    async with _rewound(addresses):
         await broker.publish("jobs", [b"b", b"c"])
-        await addresses.wipe_redis()
-        for key, value in copy.items():
-            await redis.restore(key, 0, value)
     # When a server starts
     other = Broker(await open_server())
     # Then nothing is missing, and no index is given twice
@@ -151,13 +162,8 @@ async def test_a_server_that_publishes_into_old_data_notices(
     broker: Broker, addresses: Addresses
 ) -> None:
     await broker.publish("jobs", [b"a"])
-    async with Redis.from_url(redis_url()) as redis:
-        keys = [key async for key in redis.scan_iter(match=f"{addresses.name}:*")]
-        copy = {key: await redis.dump(key) for key in keys}
+    async with _rewound(addresses):
         await broker.publish("jobs", [b"b"])
-        await addresses.wipe_redis()
-        for key, value in copy.items():
-            await redis.restore(key, 0, value)
     with pytest.raises(StoreUnavailable, match="rebuilt"):
         await broker.publish("jobs", [b"c"])
     await broker.publish("jobs", [b"d"])

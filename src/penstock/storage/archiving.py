@@ -11,7 +11,7 @@ from penstock.core.config import QueueConfig
 from penstock.core.message import Message
 from penstock.storage.base import Store
 
-__all__ = ["HotStore", "QueueState", "ReaderState", "Tries"]
+__all__ = ["HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True):
@@ -58,6 +58,13 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
+
+
+class Recovered(msgspec.Struct, frozen=True, kw_only=True):
+    """How many messages each queue got back, and how many of each were added to the record."""
+
+    restored: dict[str, int]
+    archived: dict[str, int]
 
 
 class HotStore(Store, Protocol):

@@ -44,7 +44,7 @@ class Connection:
                 "connectTimeoutMS": _SELECTION_SECONDS,
                 "socketTimeoutMS": TIMEOUT_SECONDS,
             }
-            options = {
+            options: dict[str, Any] = {
                 name: round(value * 1000)
                 for name, value in seconds.items()
                 if name.lower() not in given

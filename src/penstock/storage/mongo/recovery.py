@@ -6,15 +6,13 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
-import msgspec
-
 from penstock.core.message import Message
 from penstock.storage import base
-from penstock.storage.archiving import HotStore, QueueState
+from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 
-__all__ = ["Recovered", "recover"]
+__all__ = ["recover"]
 
 logger = logging.getLogger(__name__)
 
@@ -22,13 +20,6 @@ _LOCK = "rebuild"
 _LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _CHUNK = 1000
-
-
-class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages each queue got back, and how many of each were added to the record."""
-
-    restored: dict[str, int]
-    archived: dict[str, int]
 
 
 async def recover(hot: HotStore, archive: Archive, identity: str) -> Recovered:

@@ -26,7 +26,7 @@ from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats
 from penstock.errors import PenstockError, QueueNotFound, StorageError, StoreUnavailable
 from penstock.storage import base
-from penstock.storage.archiving import HotStore
+from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.block import Chunk
 from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.connection import Connection
@@ -39,7 +39,7 @@ from penstock.storage.mongo.mirror import (
     is_recorded,
     source_of,
 )
-from penstock.storage.mongo.recovery import Recovered, recover
+from penstock.storage.mongo.recovery import recover
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "ArchivedStore"]
@@ -64,13 +64,14 @@ class ArchivedStore:
         self._mode = mode
         self._writer = Writer(archive)
         self._mirror = Mirror(hot, archive)
+        self.recovered = Recovered(restored={}, archived={})
         self._turn = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, hot: HotStore, url: str, mode: ArchiveMode = "sync") -> ArchivedStore:
-        """Rebuilds the hot store first, if it has lost anything.
+        """Rebuilds the hot store first, if it has lost anything: `recovered` says what.
 
         Raises `StoreUnavailable` when there is no MongoDB at that address. The hot store is closed
         with this one, and when this cannot be opened.
@@ -80,7 +81,7 @@ class ArchivedStore:
             archive = Archive(Connection(url))
             identity = await archive.identity(f"{SystemRandom().getrandbits(128):032x}")
             store = cls(hot, archive, identity, mode)
-            await store.recover()
+            store.recovered = await store.recover()
         except BaseException:
             if archive is not None:
                 await archive.close()
