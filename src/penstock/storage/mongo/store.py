@@ -172,16 +172,30 @@ class ArchivedStore:
                 self._mirror.note(queue, deliveries)
 
     async def receive(
-        self, queue: str, subscription: str, limit: int, lease_seconds: float | None = None
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
     ) -> list[Delivery]:
         given = await self._whole(
-            lambda: self._hot.receive(queue, subscription, limit, lease_seconds)
+            lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
         )
         self._given(queue, subscription, given)
         return given
 
-    async def poll(self, queue: str, subscription: str, start: int, count: int) -> list[Delivery]:
-        given = await self._whole(lambda: self._hot.poll(queue, subscription, start, count))
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
+        given = await self._whole(
+            lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
+        )
         self._given(queue, subscription, given)
         return given
 
@@ -260,6 +274,11 @@ class ArchivedStore:
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
         return await self._whole(lambda: self._hot.held(queue, subscription, limit))
+
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        return await self._whole(lambda: self._hot.blockers(queue, subscription, indexes))
 
     # Waiting and time.
 
