@@ -320,6 +320,7 @@ class ArchivedStore:
 
     async def _tick_forever(self) -> None:
         next_pass = next_sweep = 0.0
+        is_behind = False
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(MARK_SECONDS)
@@ -337,9 +338,15 @@ class ArchivedStore:
                     next_sweep = now + SWEEP_SECONDS
                     await self._mirror.sweep()
             except PenstockError as exc:
-                logger.error("the archive is behind: %s", exc)
+                if not is_behind:
+                    logger.error("the archive is behind: %s", exc)
+                is_behind = True
             except Exception:
                 logger.exception("the regular work of the archive failed")
+            else:
+                if is_behind:
+                    logger.info("the archive has caught up")
+                is_behind = False
 
     async def close(self) -> None:
         if self._closing is None:
