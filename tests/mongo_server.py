@@ -1,6 +1,6 @@
 """A server that speaks MongoDB's protocol: the one at MONGO_URL, or one of our own, for a session.
 
-Ours is mongo-java-server, fetched by Maven and started from source: docs/decisions/0017.
+Ours is mongo-java-server, fetched by Maven and started from source: docs/decisions/0018.
 """
 
 from __future__ import annotations

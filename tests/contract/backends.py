@@ -200,6 +200,7 @@ BACKENDS = (
         durability="replicated",
         survives_restart=True,
         restarts_always=False,
+        tells_events=False,
         modules=frozenset(
             {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
         ),
