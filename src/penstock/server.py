@@ -114,7 +114,13 @@ async def serve(settings: Settings) -> None:
         registry = CollectorRegistry()
         syncs = SyncTimes()
         registry.register(syncs)
-        store = await open_store(settings.store_url, sync=settings.sync, observe_sync=syncs.add)
+        store = await open_store(
+            settings.store_url,
+            sync=settings.sync,
+            observe_sync=syncs.add,
+            archive=settings.archive,
+            archive_mode=settings.archive_mode,
+        )
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 create_app(broker, settings, log=log, registry=registry),

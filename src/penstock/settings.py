@@ -37,6 +37,10 @@ class Settings(BaseSettings):
     port: int = _setting("port", 8080, "SERVER_PORT", ge=0, le=65535)
     data: str = _setting("data", "./data")
     store: str | None = _setting("store", None)
+    # The durable record behind a Redis, mongodb://…; and whether a publish is answered once it is
+    # there, or before: then what Redis loses at that moment is lost.
+    archive: str | None = _setting("archive", None)
+    archive_mode: Literal["sync", "async"] = _setting("archive_mode", "sync")
     sync: Literal["always", "interval", "never"] = _setting("sync", "always")
 
     user_username: str = _setting("user_username", "user", "SECURITY_USER_USERNAME")

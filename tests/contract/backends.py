@@ -12,9 +12,11 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.storage.base import Durability, Store
 from penstock.storage.memory import MemoryStore
+from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
+from tests.mongo_server import mongo_url, remove_database, with_database
 from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefix
 
 __all__ = ["BACKENDS", "Backend", "TickingStore"]
@@ -34,6 +36,8 @@ class Backend:
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
     - `tells_events`: what happens to messages is told in a queue of its own.
     - `has_a_log`: a directory of its own, with the log of its events.
+    - `modules`: the parts of the suite that it is put through, if not all: an archive hands most
+      calls on to its Redis, which goes through all of them, and takes its time with the others.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Backend:
     restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
     has_a_log: bool = False
     tells_events: bool = True
+    modules: frozenset[str] | None = None
     remove: Callable[[Path], Awaitable[None]] | None = None
 
 
@@ -116,6 +121,24 @@ async def _other_redis_server(
     return other
 
 
+async def _open_archived(directory: Path, clock: Clock, rng: Random) -> TickingStore:
+    database = with_database(mongo_url(), unique_prefix(directory))
+    hot = await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
+    return await ArchivedStore.open(hot, database)
+
+
+async def _reopen_archived(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    await store.close()
+    return await _open_archived(directory, clock, rng)
+
+
+async def _remove_archived(directory: Path) -> None:
+    await remove_keys(redis_url(), unique_prefix(directory))
+    await remove_database(mongo_url(), unique_prefix(directory))
+
+
 BACKENDS = (
     Backend(
         name="memory",
@@ -171,5 +194,18 @@ BACKENDS = (
         restart=_other_redis_server,
         remove=_remove_redis,
         tells_events=False,
+    ),
+    Backend(
+        name="redis-and-mongo",
+        durability="replicated",
+        survives_restart=True,
+        restarts_always=False,
+        tells_events=False,
+        modules=frozenset(
+            {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
+        ),
+        open=_open_archived,
+        restart=_reopen_archived,
+        remove=_remove_archived,
     ),
 )

@@ -34,6 +34,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         marks = {mark.name for mark in metafunc.definition.iter_markers()}
+        module = metafunc.module.__name__.rpartition(".test_")[2]
         backends = [
             backend
             for backend in BACKENDS
@@ -41,6 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             and not (OVER_RESTARTS in marks and not backend.survives_restart)
             and not (WITH_A_LOG in marks and not backend.has_a_log)
             and not (WITH_EVENTS in marks and not backend.tells_events)
+            and (backend.modules is None or module in backend.modules)
         ]
         metafunc.parametrize("backend", backends, ids=lambda backend: backend.name)
 

@@ -23,6 +23,9 @@ def serve(
         str | None,
         typer.Option(help="Where messages are kept: redis://host:port/db. [the data directory]"),
     ] = None,
+    archive: Annotated[
+        str | None, typer.Option(help="The durable record behind a Redis: mongodb://host:port/db.")
+    ] = None,
     sync: Annotated[
         str | None, typer.Option(help="When a write is answered: always, interval, never. [always]")
     ] = None,
@@ -44,6 +47,7 @@ def serve(
         "port": port,
         "data": data,
         "store": store,
+        "archive": archive,
         "sync": sync,
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,

@@ -18,6 +18,15 @@ class Keys:
         """The names of all queues but those of dead letters, which their queues tell."""
         return f"{self.prefix}:queues"
 
+    @property
+    def archive(self) -> str:
+        """The archive whose record is all here; without it Redis has lost something, or all."""
+        return f"{self.prefix}:archive"
+
+    def lock(self, name: str) -> str:
+        """Held by the server that does what one of them must do alone."""
+        return f"{self.prefix}:lock:{name}"
+
     def queue(self, name: str) -> str:
         """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""
         source = name.removesuffix(DEAD_LETTER_SUFFIX)

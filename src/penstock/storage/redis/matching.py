@@ -14,7 +14,7 @@ from penstock.core.runs import runs_of
 from penstock.storage.redis.definitions import Feed
 from penstock.storage.redis.messages import MICROSECONDS
 
-__all__ = ["looks_at_ids", "matches", "pack_extras", "pack_matches", "payload"]
+__all__ = ["extra_of", "looks_at_ids", "matches", "pack_extras", "pack_matches", "payload"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -32,27 +32,30 @@ def pack_extras(batch: NewBatch) -> bytes:
     """By position from 1, what sets messages apart; nothing if nothing does."""
     if batch.envelopes is None:
         return b""
-    extras = {
-        position: (
-            envelope.priority,
-            (envelope.not_before_ns or 0) // MICROSECONDS,
-            envelope.group_key or "",
-            "" if envelope.expires_at_ns is None else envelope.expires_at_ns // MICROSECONDS,
-            envelope.dedup_key or "",
-        )
-        for position, envelope in enumerate(batch.envelopes, 1)
-        if _is_apart(envelope)
-    }
+    extras = {}
+    for position, envelope in enumerate(batch.envelopes, 1):
+        extra = extra_of(envelope)
+        if extra is not None:
+            extras[position] = extra
     return _pack(extras) if extras else b""
 
 
-def _is_apart(envelope: Envelope) -> bool:
-    return bool(
+def extra_of(envelope: Envelope) -> tuple[int, int, str, int | str, str] | None:
+    """Priority, due, group, expiry and dedup key as scripts take them; None if there is none."""
+    if not (
         envelope.priority
         or envelope.not_before_ns
         or envelope.group_key
         or envelope.expires_at_ns is not None
         or envelope.dedup_key
+    ):
+        return None
+    return (
+        envelope.priority,
+        (envelope.not_before_ns or 0) // MICROSECONDS,
+        envelope.group_key or "",
+        "" if envelope.expires_at_ns is None else envelope.expires_at_ns // MICROSECONDS,
+        envelope.dedup_key or "",
     )
 
 

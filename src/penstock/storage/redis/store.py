@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from random import Random, SystemRandom
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from penstock.errors import (
     StorageError,
 )
 from penstock.storage import base
+from penstock.storage.archiving import QueueState
 from penstock.storage.block import Chunk
 from penstock.storage.redis import matching
 from penstock.storage.redis.channels import Channels
@@ -42,6 +43,7 @@ from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
 from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
+from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
 from penstock.storage.redis.stats import parse_stats
 from penstock.storage.redis.steps import Arguments, Steps
@@ -75,9 +77,11 @@ class RedisStore:
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
         self._defining = Defining(self._steps, self._rng)
+        self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publish)
         self._channels = Channels(connection.redis)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
+        self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._sweeper: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -316,7 +320,7 @@ class RedisStore:
             answer = await self._steps.ask("stats", queue, self._steps.time)
             return [parse_stats(queue, answer)]
         found = []
-        for name in await self._names():
+        for name in await self.names():
             for one in (name, name + DEAD_LETTER_SUFFIX):
                 answer = await self._steps.run(
                     "stats", self._steps.keys.queue(one), self._steps.time
@@ -325,7 +329,8 @@ class RedisStore:
                     found.append(parse_stats(one, answer))
         return sorted(found, key=lambda stats: stats.name)
 
-    async def _names(self) -> list[str]:
+    async def names(self) -> list[str]:
+        """Of all queues but those of dead letters."""
         self._steps.check_open()
         async with self._connection.asking() as redis:
             found = await redis.smembers(self._steps.keys.queues)
@@ -373,6 +378,26 @@ class RedisStore:
 
         _, answer = await self._steps.take("held", queue, arguments)
         return list(answer[1])
+
+    # For an archive: see `HotStore`.
+
+    async def snapshot(self, queue: str) -> QueueState | None:
+        return await self._rebuilding.snapshot(queue)
+
+    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
+        return await self._rebuilding.restore(state, messages)
+
+    async def is_complete(self, archive: str) -> bool:
+        return await self._rebuilding.is_complete(archive)
+
+    async def set_complete(self, archive: str) -> None:
+        await self._rebuilding.set_complete(archive)
+
+    async def lock(self, name: str, seconds: float) -> bool:
+        return await self._rebuilding.lock(name, self._token, seconds)
+
+    async def unlock(self, name: str) -> None:
+        await self._rebuilding.unlock(name, self._token)
 
     # Waiting and time.
 
@@ -422,7 +447,7 @@ class RedisStore:
 
     async def callbacks(self) -> list[CallbackTarget]:
         targets = []
-        for name in await self._names():
+        for name in await self.names():
             for queue in (name, name + DEAD_LETTER_SUFFIX):
                 with suppress(QueueNotFound):
                     definition = await self._steps.learn(queue)
@@ -446,7 +471,7 @@ class RedisStore:
         No server leads: whichever comes first does it, and what one leaves another does.
         """
         recent = microseconds(every_seconds)
-        for name in await self._names():
+        for name in await self.names():
             await self._steps.run("sweep", self._steps.keys.queue(name), self._steps.time, recent)
 
     def start_ticking(self, every_seconds: float) -> None:
