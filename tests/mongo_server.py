@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pymongo import AsyncMongoClient
 
-__all__ = ["mongo_url", "remove_database", "stop_mongo", "with_database"]
+__all__ = ["mongo_url", "remove_database", "start_mongo", "stop_mongo", "with_database"]
 
 _FOLDER = Path(__file__).parent / "mongo"
 _FETCH_SECONDS = 300
@@ -29,7 +29,7 @@ def mongo_url() -> str:
         return given.rstrip("/")
     if not _servers and not _failures:
         try:
-            _servers.append(_start())
+            _servers.append(start_mongo())
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
             _failures.append(f"there is no MongoDB: set MONGO_URL, or have java and mvn ({exc})")
     if _failures:
@@ -39,7 +39,8 @@ def mongo_url() -> str:
     return _servers[0][1]
 
 
-def _start() -> tuple[subprocess.Popen[bytes], str]:
+def start_mongo() -> tuple[subprocess.Popen[bytes], str]:
+    """One of our own, and its URL. It ends when its input does."""
     for program in ("java", "mvn"):
         if shutil.which(program) is None:
             raise OSError(f"{program} is not installed")
