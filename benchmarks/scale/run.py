@@ -17,7 +17,7 @@ from benchmarks.engine.progress import Screen
 from benchmarks.scale.scale import Scale
 from penstock.broker import Broker
 from penstock.storage.redis.store import RedisStore
-from tests.mongo_server import start_mongo
+from tests.mongo.server import start_mongo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
