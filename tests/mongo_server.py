@@ -1,23 +1,17 @@
-"""A server that speaks MongoDB's protocol: the one at MONGO_URL, or one of our own, for a session.
-
-Ours is mongo-java-server, fetched by Maven and started from source: docs/decisions/0018.
-"""
+"""A MongoDB for tests: the one at MONGO_URL, or one of our own, started once a session."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
-from pathlib import Path
 
 import pytest
 from pymongo import AsyncMongoClient
 
+from tests.mongo.server import start_mongo
+
 __all__ = ["mongo_url", "remove_database", "stop_mongo", "with_database"]
 
-_FOLDER = Path(__file__).parent / "mongo"
-_FETCH_SECONDS = 300
 _servers: list[tuple[subprocess.Popen[bytes], str]] = []
 _failures: list[str] = []
 
@@ -29,38 +23,14 @@ def mongo_url() -> str:
         return given.rstrip("/")
     if not _servers and not _failures:
         try:
-            _servers.append(_start())
-        except (OSError, ValueError, subprocess.SubprocessError) as exc:
+            _servers.append(start_mongo())
+        except (OSError, subprocess.SubprocessError) as exc:
             _failures.append(f"there is no MongoDB: set MONGO_URL, or have java and mvn ({exc})")
     if _failures:
         if os.environ.get("CI"):
             pytest.fail(_failures[0])
         pytest.skip(_failures[0])
     return _servers[0][1]
-
-
-def _start() -> tuple[subprocess.Popen[bytes], str]:
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            raise OSError(f"{program} is not installed")
-    with tempfile.TemporaryDirectory() as directory:
-        classes = Path(directory, "classpath")
-        subprocess.run(
-            [
-                *("mvn", "--quiet", "--batch-mode", "--file", str(_FOLDER / "pom.xml")),
-                *("dependency:build-classpath", f"-Dmdep.outputFile={classes}"),
-            ],
-            check=True,
-            capture_output=True,
-            timeout=_FETCH_SECONDS,
-        )
-        command = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", classes.read_text()]
-    process = subprocess.Popen(
-        [*command, str(_FOLDER / "Server.java")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdout is not None
-    port = int(process.stdout.readline())
-    return process, f"mongodb://127.0.0.1:{port}"
 
 
 def stop_mongo() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +17,7 @@ from benchmarks.engine.progress import Screen
 from benchmarks.scale.scale import Scale
 from penstock.broker import Broker
 from penstock.storage.redis.store import RedisStore
+from tests.mongo.server import start_mongo
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,6 +37,20 @@ def redis_server() -> Iterator[str]:
     finally:
         server.stop()
         shutil.rmtree(directory)
+
+
+@contextmanager
+def mongo_server() -> Iterator[str]:
+    """The one at MONGO_URL, or that of the tests."""
+    given = os.environ.get("MONGO_URL")
+    if given:
+        yield given.rstrip("/")
+        return
+    process, url = start_mongo()
+    try:
+        yield url
+    finally:
+        process.communicate()  # its input ends, and so does it
 
 
 @asynccontextmanager

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.scale.rows import memory, publish, receive, receive_at_depth, round_trips
+from benchmarks.scale.rows import (
+    archive,
+    memory,
+    publish,
+    receive,
+    receive_at_depth,
+    round_trips,
+)
 from benchmarks.scale.rows.row import Row
 
 ROWS: tuple[Row, ...] = (
@@ -11,4 +18,5 @@ ROWS: tuple[Row, ...] = (
     round_trips.ROW,
     receive_at_depth.ROW,
     memory.ROW,
+    archive.ROW,
 )

@@ -9,6 +9,7 @@ between: that is the window. Each queue is copied by one server at a time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -26,6 +27,8 @@ from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import letter_document
 
 __all__ = ["Mirror", "is_recorded", "source_of"]
+
+logger = logging.getLogger(__name__)
 
 MARK_SECONDS = 0.5
 """How soon after a change a copy is made."""
@@ -142,13 +145,22 @@ class Mirror:
             return
         before, is_condemned = await self._before(state)
         if before is None or before.salt != state.salt:
-            for name in (queue, queue + DEAD_LETTER_SUFFIX):
-                await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
+            if before is None or is_condemned:
+                # Of a queue of this name that was deleted.
+                for name in (queue, queue + DEAD_LETTER_SUFFIX):
+                    await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
+            else:
+                logger.error(
+                    "queue %s was made anew although the one before had not been deleted: the old "
+                    "messages stay in MongoDB, with salt %d",
+                    queue,
+                    before.salt,
+                )
             before = None
         counts = self._counts.pop(queue, {})
         try:
             await self._archive.update(
-                queue, [*_marks(before, state, again_from), *_count_marks(counts)]
+                queue, [*_marks(before, state, again_from), *_count_marks(state.salt, counts)]
             )
             is_new = before is None or is_condemned or _differs(before, state)
             if is_new:
@@ -267,10 +279,10 @@ def _marks(
                 )
 
 
-def _count_marks(counts: dict[int, int]) -> Iterator[UpdateMany]:
+def _count_marks(salt: int, counts: dict[int, int]) -> Iterator[UpdateMany]:
     by_count: dict[int, list[int]] = {}
     for index, count in counts.items():
         by_count.setdefault(count, []).append(index)
     for count, indexes in by_count.items():
         for run in runs_of(sorted(indexes)):
-            yield UpdateMany(_within(run), {"$max": {"deliveryCount": count}})
+            yield UpdateMany(_within(run) | {"salt": salt}, {"$max": {"deliveryCount": count}})
