@@ -35,9 +35,11 @@ async def speaking(wire: Wire) -> AsyncIterator[str]:
         assert task is not None
         tasks.add(task)
         with contextlib.suppress(*_GONE):
-            await reader.readuntil(b"\r\n\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            # All of it: what is left unread when it closes takes the answer with it.
+            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
             await wire(reader, writer)
-        writer.transport.abort()
+        writer.close()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     try:

@@ -155,9 +155,10 @@ class Transport:
     ) -> Connection:
         problem: OSError = OSError(f"{endpoint.host} has no address")
         for number, info in enumerate(infos):
+            others = len(infos) - number - 1
             try:
                 # One that swallows everything leaves time for the others.
-                async with asyncio.timeout(seconds / (len(infos) - number) / 1.1):
+                async with asyncio.timeout(seconds / (others + 1) if others else None):
                     return await self._open(endpoint, info)
             except TimeoutError:
                 problem = OSError(f"{info[4][0]} does not answer")
