@@ -39,6 +39,7 @@ GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
+_REFRESH_SECONDS = 5.0
 _TICKS_PER_SECOND = 10
 
 logger = structlog.get_logger("penstock")
@@ -162,6 +163,8 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
         allowed=allowed,
         workers=settings.callback_workers,
         lease_seconds=settings.callback_lease_seconds,
+        # Other servers may define callbacks in a store that they share.
+        refresh_seconds=None if settings.store is None else _REFRESH_SECONDS,
         tls=tls,
     )
 
