@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
-from penstock.errors import InvalidArgument, StoreUnavailable, UnknownBackend
+from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
 from penstock.storage.mongo import connection
 from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.registry import open_archived, open_store
@@ -194,3 +195,13 @@ async def test_an_archive_that_cannot_be_meant_is_refused(addresses: Addresses) 
     with pytest.raises(InvalidArgument, match="not one of MongoDB") as refusal:
         await open_store(addresses.redis, archive="mongodb://user:secret@host:port/x")
     assert "secret" not in str(refusal.value)
+
+
+async def test_without_the_driver_the_error_names_the_extra(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("penstock.storage.mongo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    with pytest.raises(MissingExtra, match=r"penstock\[mongo\]"):
+        await open_store(addresses.redis, archive=addresses.mongo)

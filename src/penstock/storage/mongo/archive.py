@@ -124,12 +124,9 @@ class Archive:
             if len(found) < _CHUNK:
                 return
 
-    async def oldest(
-        self, queue: str, salt: int, consumed: bool | None, limit: int
-    ) -> list[Document]:
-        condition: Document = {"salt": salt}
-        if consumed is not None:
-            condition["consumed"] = consumed
+    async def consumed(self, queue: str, salt: int, limit: int) -> list[Document]:
+        """The oldest that are."""
+        condition = {"salt": salt, "consumed": True}
         with self._connection.asking():
             cursor = self._connection.collection(queue).find(condition)
             return await cursor.sort("index", 1).limit(limit).to_list()
@@ -163,6 +160,12 @@ class Archive:
             found = await self._connection.collection(_QUEUES).find_one({"_id": queue})
         return None if found is None else _decode(found["state"])
 
+    async def salt(self, queue: str) -> int | None:
+        """Of the queue whose record this is; None if it has none."""
+        with self._connection.asking():
+            found = await self._connection.collection(_QUEUES).find_one({"_id": queue}, {"salt": 1})
+        return None if found is None else found["salt"]
+
     async def saved_at(self, queue: str) -> tuple[int | None, bool]:
         """The moment of the state in the record, and whether the queue is being deleted."""
         with self._connection.asking():
@@ -176,6 +179,7 @@ class Archive:
         document = {
             "_id": state.name,
             "at": state.at,
+            "salt": state.salt,
             "next": state.next,
             "config": msgspec.to_builtins(state.config),
             "subscriptions": [reader.name for reader in state.readers],

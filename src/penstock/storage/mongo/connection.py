@@ -6,18 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.errors import InvalidArgument, MissingExtra, StorageError, StoreUnavailable
+from bson.codec_options import CodecOptions
+from pymongo import AsyncMongoClient, WriteConcern
+from pymongo import errors as failures
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.uri_parser import parse_uri
 
-try:
-    from bson.codec_options import CodecOptions
-    from pymongo import AsyncMongoClient, WriteConcern
-    from pymongo import errors as failures
-    from pymongo.asynchronous.collection import AsyncCollection
-    from pymongo.uri_parser import parse_uri
-except ImportError as exc:
-    raise MissingExtra(
-        "the MongoDB archive needs the package pymongo: pip install 'penstock[mongo]'"
-    ) from exc
+from penstock.errors import InvalidArgument, StorageError, StoreUnavailable
 
 __all__ = ["Connection", "Document"]
 

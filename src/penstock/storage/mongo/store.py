@@ -229,11 +229,11 @@ class ArchivedStore:
         hot = await self._whole(lambda: self._hot.view(queue, subscription, settled, limit))
         if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
             return hot
-        state = await self._archive.state(queue)
-        if state is None:
-            return hot
         try:
-            documents = await self._archive.oldest(queue, state.salt, True, limit)
+            salt = await self._archive.salt(queue)
+            if salt is None:
+                return hot
+            documents = await self._archive.consumed(queue, salt, limit)
         except StorageError as exc:
             logger.warning("consumed messages of %s could not be looked up: %s", queue, exc)
             return hot
