@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
 .PHONY: help install serve test check simulate collection docs clean
-.PHONY: bench bench-engine bench-http bench-fanout bench-spark
+.PHONY: bench bench-engine bench-http bench-fanout bench-scale bench-spark
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ check: $(DEV) ## Lint, formatting, types, layers, public names
 simulate: $(DEV) ## Run random histories with faults (SEEDS=2000, or SEED=n for one)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --verbose,--seeds $(SEEDS))
 
-bench: bench-engine bench-http bench-spark bench-fanout ## Run every benchmark (CHECK=1 fails where a bar is missed)
+bench: bench-engine bench-http bench-spark bench-fanout bench-scale ## Run every benchmark (CHECK=1 fails where a bar is missed)
 
 bench-engine: $(BENCH) ## Measure the embedded engine beside its peers (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.engine $(if $(CHECK),--check) $(ARGS)
@@ -53,6 +53,9 @@ bench-http: $(BENCH) ## Measure the service and the client beside their peers (C
 
 bench-fanout: $(BENCH) ## Measure callbacks beside a bare HTTP client (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.fanout $(if $(CHECK),--check) $(ARGS)
+
+bench-scale: $(BENCH) ## Measure the Redis backend beside Redis itself (CHECK=1 as above)
+	@$(BIN)/python -m benchmarks.scale $(if $(CHECK),--check) $(ARGS)
 
 collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
 	@$(BIN)/python -m penstock.http.collection > docs/penstock.postman_collection.json

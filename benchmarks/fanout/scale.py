@@ -17,8 +17,6 @@ class Scale:
     rounds: int
     singles: int
     """Messages that are published one at a time, each when the one before has arrived."""
-    syncs: int
-    """Timed syncs of the bare disk, in a round."""
     calls: int
     """Calls of a turn whose rate is taken."""
     paced: int
@@ -27,5 +25,5 @@ class Scale:
     """Between two of them."""
 
 
-FULL = Scale(rounds=5, singles=300, syncs=200, calls=10_000, paced=300, paced_seconds=0.02)
-QUICK = Scale(rounds=1, singles=20, syncs=20, calls=500, paced=20, paced_seconds=0.02)
+FULL = Scale(rounds=5, singles=300, calls=10_000, paced=300, paced_seconds=0.02)
+QUICK = Scale(rounds=1, singles=20, calls=500, paced=20, paced_seconds=0.02)

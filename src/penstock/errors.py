@@ -27,6 +27,8 @@
     │   └── UserExists              user_exists
     └── StorageError                the store cannot do it
         ├── DiskFull                disk_full
+        ├── MemoryFull              memory_full
+        ├── StoreUnavailable        store_unavailable
         ├── StorageFailed           storage_failed
         ├── StorageClosed           storage_closed
         ├── CorruptLog              corrupt_log
@@ -53,6 +55,7 @@ __all__ = [
     "InvalidName",
     "InvalidReceipt",
     "InvalidRequest",
+    "MemoryFull",
     "MessageNotFound",
     "MessageTooLarge",
     "MissingExtra",
@@ -68,6 +71,7 @@ __all__ = [
     "StorageClosed",
     "StorageError",
     "StorageFailed",
+    "StoreUnavailable",
     "SubscriptionExists",
     "SubscriptionNotFound",
     "UnknownBackend",
@@ -224,6 +228,18 @@ class DiskFull(StorageError):
     """There is no space for the write; it was refused and nothing was stored."""
 
     code = "disk_full"
+
+
+class MemoryFull(StorageError):
+    """The server that keeps the messages has no memory left; nothing was stored."""
+
+    code = "memory_full"
+
+
+class StoreUnavailable(StorageError):
+    """The server that keeps the messages is away for now; a write may have reached it or not."""
+
+    code = "store_unavailable"
 
 
 class StorageFailed(StorageError):

@@ -39,6 +39,7 @@ GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
 _BACKLOG = 2048
+_REFRESH_SECONDS = 5.0
 _TICKS_PER_SECOND = 10
 
 logger = structlog.get_logger("penstock")
@@ -114,7 +115,13 @@ async def serve(settings: Settings) -> None:
         registry = CollectorRegistry()
         syncs = SyncTimes()
         registry.register(syncs)
-        store = await open_store(settings.data, sync=settings.sync, observe_sync=syncs.add)
+        store = await open_store(
+            settings.store_url,
+            sync=settings.sync,
+            observe_sync=syncs.add,
+            archive=settings.archive,
+            archive_mode=settings.archive_mode,
+        )
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 create_app(broker, settings, log=log, registry=registry),
@@ -125,7 +132,7 @@ async def serve(settings: Settings) -> None:
             )
             dispatcher = _dispatcher(broker, settings)
             await dispatcher.start()
-            logger.info("serving", url=_url(settings, listener), data=settings.data)
+            logger.info("serving", url=_url(settings, listener), store=_shown(settings.store_url))
             try:
                 await _Server(config, broker, settings.receive_seconds).serve([listener])
                 logger.info("stopping")
@@ -142,18 +149,22 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     if settings.is_on_loopback:
         # Whoever can define a callback is on this machine already.
         allowed += LOOPBACK
-    tls: ssl.SSLContext | bool = settings.callback_verify_tls
-    if tls and settings.callback_ca is not None:
+    tls = ssl.create_default_context()
+    if settings.callback_ca is not None:
         try:
-            tls = ssl.create_default_context()
             tls.load_verify_locations(settings.callback_ca)
         except OSError as exc:
             raise InvalidArgument(f"callback_ca cannot be read: {exc.strerror or exc}") from exc
+    if not settings.callback_verify_tls:
+        tls.check_hostname = False
+        tls.verify_mode = ssl.CERT_NONE
     return Dispatcher(
         broker,
         allowed=allowed,
         workers=settings.callback_workers,
         lease_seconds=settings.callback_lease_seconds,
+        # Other servers may define callbacks in a store that they share.
+        refresh_seconds=None if settings.store is None else _REFRESH_SECONDS,
         tls=tls,
     )
 
@@ -165,6 +176,12 @@ def _listen(settings: Settings) -> socket.socket:
     except OSError as exc:
         where = f"{settings.host}:{settings.port}"
         raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc
+
+
+def _shown(store_url: str) -> str:
+    """Without the password that may be in it, and the options, which may hold one too."""
+    scheme, found, rest = store_url.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if found else store_url
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:

@@ -25,13 +25,22 @@ def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
 
 
 class Settings(BaseSettings):
-    """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``."""
+    """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``.
+
+    `store` is where messages are kept if not there: ``redis://…``. The directory then holds only
+    what is the server's own: its users and the key of its tokens.
+    """
 
     model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
     host: str = _setting("host", "127.0.0.1")
     port: int = _setting("port", 8080, "SERVER_PORT", ge=0, le=65535)
     data: str = _setting("data", "./data")
+    store: str | None = _setting("store", None)
+    # The durable record behind a Redis, mongodb://…; and whether a publish is answered once it is
+    # there, or before: then what Redis loses at that moment is lost.
+    archive: str | None = _setting("archive", None)
+    archive_mode: Literal["sync", "async"] = _setting("archive_mode", "sync")
     sync: Literal["always", "interval", "never"] = _setting("sync", "always")
 
     user_username: str = _setting("user_username", "user", "SECURITY_USER_USERNAME")
@@ -85,6 +94,11 @@ class Settings(BaseSettings):
 
     log_level: Level = _setting("log_level", "info")
     log_format: Literal["json", "console"] = _setting("log_format", "json")
+
+    @property
+    def store_url(self) -> str:
+        """Where messages are kept."""
+        return self.store if self.store is not None else self.data
 
     @property
     def directory(self) -> Path | None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -10,12 +11,14 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from penstock import Backoff
 from penstock.client import App, AsyncClient, Delivery, WorkerSettings
 from penstock.client.options import WorkerOptions
+from penstock.client.worker import Worker
 from penstock.errors import InvalidArgument, QueueNotFound
 from tests.client.server import Server
 
@@ -45,6 +48,45 @@ def after(count: int) -> tuple[asyncio.Event, Callable[[], None]]:
             done.set()
 
     return done, tell
+
+
+async def test_the_next_messages_do_not_wait_for_the_answers_to_acks(
+    client: AsyncClient, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given acks that are not answered for now
+    await client.publish(queue, [str(number).encode() for number in range(20)])
+    answered = asyncio.Event()
+    transport = client._transport
+    request = transport.request
+
+    async def held(method: str, path: str, **options: Any) -> bytes:
+        if path.endswith("/settle"):
+            await answered.wait()
+        return await request(method, path, **options)
+
+    monkeypatch.setattr(transport, "request", held)
+    handled: list[bytes] = []
+    twice_the_limit, tell = after(10)
+    rest, tell_rest = after(20)
+
+    async def handle(delivery: Delivery) -> None:
+        handled.append(delivery.body)
+        tell()
+        tell_rest()
+
+    # When a worker may have five messages at once
+    settings = WorkerSettings(queue=queue, concurrency=1, prefetch=4, wait_seconds=0.1)
+    worker = Worker(client, handle, settings, random.Random(0))
+    running = asyncio.create_task(worker.run())
+    await asyncio.wait_for(twice_the_limit.wait(), 10)
+
+    # Then it handles five more while it waits, but no further ones
+    [stats] = await client.subscriptions(queue)
+    assert (len(handled), stats.in_flight) == (10, 10)
+    answered.set()
+    await asyncio.wait_for(rest.wait(), 10)
+    worker.end()
+    await running
 
 
 async def test_every_message_is_handled_once_and_acked(

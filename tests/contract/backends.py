@@ -12,8 +12,12 @@ from typing import Protocol
 from penstock.clock import Clock
 from penstock.storage.base import Durability, Store
 from penstock.storage.memory import MemoryStore
+from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.redis.store import RedisStore
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
+from tests.mongo_server import mongo_url, remove_database, with_database
+from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefix
 
 __all__ = ["BACKENDS", "Backend", "TickingStore"]
 
@@ -30,6 +34,10 @@ class Backend:
 
     - `survives_restart`: what was answered is there after the store was closed and opened again.
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
+    - `tells_events`: what happens to messages is told in a queue of its own.
+    - `has_a_log`: a directory of its own, with the log of its events.
+    - `modules`: the parts of the suite that it is put through, if not all: an archive hands most
+      calls on to its Redis, which goes through all of them, and takes its time with the others.
     """
 
     name: str
@@ -38,6 +46,10 @@ class Backend:
     restarts_always: bool
     open: Callable[[Path, Clock, Random], Awaitable[TickingStore]]
     restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
+    has_a_log: bool = False
+    tells_events: bool = True
+    modules: frozenset[str] | None = None
+    remove: Callable[[Path], Awaitable[None]] | None = None
 
 
 async def _open_memory(directory: Path, clock: Clock, rng: Random) -> TickingStore:
@@ -74,6 +86,59 @@ async def _recover_wal(
     return await _open_wal(directory, clock, rng)
 
 
+def _redis_address(directory: Path) -> str:
+    return with_prefix(redis_url(), unique_prefix(directory))
+
+
+async def _open_redis(directory: Path, clock: Clock, rng: Random) -> TickingStore:
+    return await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
+
+
+async def _reopen_redis(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    await store.close()
+    return await _open_redis(directory, clock, rng)
+
+
+async def _remove_redis(directory: Path) -> None:
+    for server in _other_servers.pop(directory, ()):
+        await server.close()
+    await remove_keys(redis_url(), unique_prefix(directory))
+
+
+# Of each test, the server that did not get the last call.
+_other_servers: dict[Path, list[TickingStore]] = {}
+
+
+async def _other_redis_server(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    """Two servers over one Redis, each of which gets every other call."""
+    waiting = _other_servers.setdefault(directory, [])
+    other = waiting.pop() if waiting else await _open_redis(directory, clock, rng)
+    waiting.append(store)
+    return other
+
+
+async def _open_archived(directory: Path, clock: Clock, rng: Random) -> TickingStore:
+    database = with_database(mongo_url(), unique_prefix(directory))
+    hot = await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
+    return await ArchivedStore.open(hot, database)
+
+
+async def _reopen_archived(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    await store.close()
+    return await _open_archived(directory, clock, rng)
+
+
+async def _remove_archived(directory: Path) -> None:
+    await remove_keys(redis_url(), unique_prefix(directory))
+    await remove_database(mongo_url(), unique_prefix(directory))
+
+
 BACKENDS = (
     Backend(
         name="memory",
@@ -88,6 +153,7 @@ BACKENDS = (
         durability="fsync",
         survives_restart=True,
         restarts_always=False,
+        has_a_log=True,
         open=_open_wal,
         restart=_reopen_wal,
     ),
@@ -96,6 +162,7 @@ BACKENDS = (
         durability="fsync",
         survives_restart=True,
         restarts_always=True,
+        has_a_log=True,
         open=_open_wal,
         restart=_reopen_wal,
     ),
@@ -104,7 +171,41 @@ BACKENDS = (
         durability="fsync",
         survives_restart=True,
         restarts_always=True,
+        has_a_log=True,
         open=_open_wal,
         restart=_recover_wal,
+    ),
+    Backend(
+        name="redis",
+        durability="memory",
+        survives_restart=True,
+        restarts_always=False,
+        open=_open_redis,
+        restart=_reopen_redis,
+        remove=_remove_redis,
+        tells_events=False,
+    ),
+    Backend(
+        name="redis-another-server-before-each-call",
+        durability="memory",
+        survives_restart=True,
+        restarts_always=True,
+        open=_open_redis,
+        restart=_other_redis_server,
+        remove=_remove_redis,
+        tells_events=False,
+    ),
+    Backend(
+        name="redis-and-mongo",
+        durability="replicated",
+        survives_restart=True,
+        restarts_always=False,
+        tells_events=False,
+        modules=frozenset(
+            {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
+        ),
+        open=_open_archived,
+        restart=_reopen_archived,
+        remove=_remove_archived,
     ),
 )

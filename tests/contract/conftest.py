@@ -15,6 +15,8 @@ from tests.contract.world import QUEUE, World
 
 WITHIN_ONE_LIFE = "within_one_life"
 OVER_RESTARTS = "over_restarts"
+WITH_A_LOG = "with_a_log"
+WITH_EVENTS = "with_events"
 _ROOM_BYTES = 2**30
 
 
@@ -25,16 +27,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{OVER_RESTARTS}: only where what was stored survives a restart"
     )
+    config.addinivalue_line("markers", f"{WITH_EVENTS}: only where a queue may tell its events")
+    config.addinivalue_line("markers", f"{WITH_A_LOG}: only where events are kept in a log")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" in metafunc.fixturenames:
         marks = {mark.name for mark in metafunc.definition.iter_markers()}
+        module = metafunc.module.__name__.rpartition(".test_")[2]
         backends = [
             backend
             for backend in BACKENDS
             if not (WITHIN_ONE_LIFE in marks and backend.restarts_always)
             and not (OVER_RESTARTS in marks and not backend.survives_restart)
+            and not (WITH_A_LOG in marks and not backend.has_a_log)
+            and not (WITH_EVENTS in marks and not backend.tells_events)
+            and (backend.modules is None or module in backend.modules)
         ]
         metafunc.parametrize("backend", backends, ids=lambda backend: backend.name)
 
@@ -64,6 +72,8 @@ async def world(backend: Backend, clock: ManualClock, directory: Path) -> AsyncI
     await world.open()
     yield world
     await world.close()
+    if backend.remove is not None:
+        await backend.remove(directory)
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ CODES = {
     "not_leased",
     "not_held",
     "disk_full",
+    "memory_full",
+    "store_unavailable",
     "storage_failed",
     "storage_closed",
     "corrupt_log",

@@ -596,7 +596,7 @@ async def test_the_result_of_a_publish_says_what_it_holds(broker: Broker, queue:
     )
 
 
-@pytest.mark.over_restarts
+@pytest.mark.with_a_log
 async def test_a_record_that_is_no_event_is_reported_with_its_file_and_offset(
     world: World, queue: str, clock: ManualClock, directory: Path, tmp_path: Path
 ) -> None:

@@ -82,3 +82,21 @@ async def test_a_delivery_that_a_power_loss_took_shares_its_receipt_with_no_othe
         # Then the first one's receipt does not settle it
         assert await broker.ack("plums", [forgotten.receipt]) == [penstock.Outcome.NOT_LEASED]
         assert await broker.ack("plums", [delivery.receipt]) == [penstock.Outcome.DONE]
+
+
+async def test_not_even_a_second_power_loss_gives_a_receipt_twice(tmp_path: Path) -> None:
+    # Given two starts after a crash, of which each forgets a delivery
+    receipts = []
+    directory = tmp_path / "data"
+    async with penstock.open(directory, sync="interval") as broker:
+        await broker.create_queue("plums")
+        await broker.publish("plums", [b"one"])
+        shutil.copytree(directory, tmp_path / "0")
+    # When the message is delivered each time
+    for start in range(3):
+        async with penstock.open(tmp_path / str(start), sync="interval") as broker:
+            shutil.copytree(tmp_path / str(start), tmp_path / str(start + 1))
+            (delivery,) = await broker.receive("plums")
+            receipts.append(delivery.receipt)
+    # Then it was under another receipt each time
+    assert len(set(receipts)) == 3

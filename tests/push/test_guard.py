@@ -200,9 +200,7 @@ class Names:
         self._answers = list(answers)
         self.asked = 0
 
-    async def __call__(
-        self, host: str, port: int, family: socket.AddressFamily
-    ) -> list[tuple[Any, ...]]:
+    async def __call__(self, host: str, port: int) -> list[tuple[Any, ...]]:
         self.asked += 1
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         return [

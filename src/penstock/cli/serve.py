@@ -19,6 +19,13 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on. [8080]")] = None,
     data: Annotated[str | None, typer.Option(help="Data directory. [./data]")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Where messages are kept: redis://host:port/db. [the data directory]"),
+    ] = None,
+    archive: Annotated[
+        str | None, typer.Option(help="The durable record behind a Redis: mongodb://host:port/db.")
+    ] = None,
     sync: Annotated[
         str | None, typer.Option(help="When a write is answered: always, interval, never. [always]")
     ] = None,
@@ -39,6 +46,8 @@ def serve(
         "host": host,
         "port": port,
         "data": data,
+        "store": store,
+        "archive": archive,
         "sync": sync,
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,

@@ -62,6 +62,7 @@ class Consumer:
         self._wait_seconds = wait_seconds
         self._rng = rng
         self._leases = Leases(client, queue, subscription, seconds=lease_seconds)
+        self._settling = 0
         self._ready: deque[Delivery] = deque()
         self._takers: deque[asyncio.Future[None]] = deque()
         self._room = asyncio.Event()
@@ -120,6 +121,18 @@ class Consumer:
                 self._wake(1)
                 raise
 
+    def settling(self) -> None:
+        """One that was taken is on its way to be settled: the next need not wait for the answer.
+
+        Its lease is kept until `settled`. Of these there are up to ``limit`` as well.
+        """
+        self._settling += 1
+        self._look_for_room()
+
+    def settled(self, delivery: Delivery) -> None:
+        self._settling -= 1
+        self.release(delivery)
+
     def release(self, delivery: Delivery) -> None:
         """Its lease is extended no longer, and another one may be fetched in its place."""
         self._leases.remove(delivery)
@@ -152,7 +165,7 @@ class Consumer:
         failures = 0
         while not self._is_stopping:
             self._room.clear()
-            room = self._limit - len(self._leases)
+            room = self._count_room()
             if room < (self._limit + 1) // 2 and (self._ready or room < 1):
                 # Many at once are cheaper than one by one.
                 await self._room.wait()
@@ -192,8 +205,11 @@ class Consumer:
                 return
 
     def _look_for_room(self) -> None:
-        if not self._ready or self._limit - len(self._leases) >= (self._limit + 1) // 2:
+        if not self._ready or self._count_room() >= (self._limit + 1) // 2:
             self._room.set()
+
+    def _count_room(self) -> int:
+        return self._limit - len(self._leases) + min(self._settling, self._limit)
 
     def _wake(self, count: int) -> None:
         while count > 0 and self._takers:

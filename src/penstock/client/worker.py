@@ -64,7 +64,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> int:
-        """Deliveries leased at once."""
+        """Deliveries that are handled, or wait for it, at once."""
         prefetch = 4 * self.concurrency if self.prefetch is None else self.prefetch
         return self.concurrency + prefetch
 
@@ -159,12 +159,14 @@ class Worker:
                 self._nack(consumer, delivery, reason, self._delay(delivery))
             else:
                 settler = self._client.settler(delivery.queue, delivery.subscription)
+                consumer.settling()
                 settled = settler.ack([delivery])
                 settled.add_done_callback(functools.partial(_settled, consumer, delivery))
 
     def _nack(
         self, consumer: Consumer, delivery: Delivery, reason: str, delay_seconds: float | None
     ) -> None:
+        consumer.settling()
         settler = self._client.settler(delivery.queue, delivery.subscription)
         settled = settler.nack([delivery], delay_seconds=delay_seconds, reason=reason)
         settled.add_done_callback(functools.partial(_settled, consumer, delivery))
@@ -177,7 +179,7 @@ class Worker:
 def _settled(
     consumer: Consumer, delivery: Delivery, settled: asyncio.Future[Sequence[list[Outcome]]]
 ) -> None:
-    consumer.release(delivery)
+    consumer.settled(delivery)
     if settled.cancelled():
         return
     if (error := settled.exception()) is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -37,11 +38,18 @@ __all__ = [
     "alter_queue",
     "alter_subscription",
     "backfill_range",
+    "changed",
+    "check_definition",
+    "check_queue",
     "create_queue",
     "create_subscription",
     "delete_queue",
     "delete_subscription",
+    "first_secret",
+    "next_secrets",
     "purge_queue",
+    "queue_exists",
+    "reserved_name",
     "resolve_start",
     "rotate_secret",
     "seek",
@@ -54,16 +62,11 @@ Start = str | int | datetime
 
 
 def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) -> Queue:
-    name = check_text("name", check_name(name, "queue"))
-    _check_kind(config, QueueConfig)
-    config.check()
+    name = check_queue(name, config)
     if name in machine.queues:
-        raise QueueExists(f"queue {name!r} exists already: use it, or alter it")
+        raise queue_exists(name)
     if name.endswith(DEAD_LETTER_SUFFIX):
-        raise ReservedQueue(
-            f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: "
-            "choose another name"
-        )
+        raise reserved_name()
     if config.events:
         _check_events_name(machine, name)
     queue = new_queue(machine, name, config, SubscriptionConfig(), now_ns)
@@ -81,9 +84,27 @@ def _check_events_name(machine: Machine, name: str) -> None:
         )
 
 
+def check_queue(name: str, config: QueueConfig) -> str:
+    """The name; raises what makes a definition unacceptable, whatever queues there are."""
+    name = check_text("name", check_name(name, "queue"))
+    check_kind(config, QueueConfig)
+    config.check()
+    return name
+
+
+def queue_exists(name: str) -> QueueExists:
+    return QueueExists(f"queue {name!r} exists already: use it, or alter it")
+
+
+def reserved_name() -> ReservedQueue:
+    return ReservedQueue(
+        f"names that end in {DEAD_LETTER_SUFFIX!r} are kept for dead letters: choose another name"
+    )
+
+
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
     queue = machine.queue(name)
-    config = _changed(queue.config, changes)
+    config = changed(queue.config, changes)
     config.check()
     if config.fifo != queue.config.fifo and queue.next > queue.first:
         raise InvalidArgument(
@@ -156,12 +177,24 @@ def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
 
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
     """Raises what makes a definition unacceptable."""
+    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
+    check_definition(name, config, graph, of_dead_letters=queue.source is not None)
+
+
+def check_definition(
+    name: str,
+    config: SubscriptionConfig,
+    graph: Mapping[str, Sequence[str]],
+    *,
+    of_dead_letters: bool,
+) -> None:
+    """As `check_subscription`. ``graph`` maps the queue's subscriptions to those they wait for."""
     check_name(name, "subscription")
-    _check_kind(config, SubscriptionConfig)
+    check_kind(config, SubscriptionConfig)
     config.check()
     if config.filter is not None:
         compile_filter(config.filter)
-    if queue.source is not None:
+    if of_dead_letters:
         if name != DEFAULT_SUBSCRIPTION:
             raise ReservedQueue(
                 "a dead-letter queue has its default subscription alone, which says which "
@@ -169,7 +202,6 @@ def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> N
             )
         if config.max_deliveries is not None:
             raise InvalidArgument("dead letters have no dead letters: leave max_deliveries unset")
-    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
     check_dependencies(name, config.after, graph)
 
 
@@ -203,7 +235,7 @@ def create_subscription(
             start=max(start, queue.first),
             since=backfill[0] if backfill else queue.next,
             backfill=ev.flat(_missing(matches, backfill)),
-            secrets=_first_secret(config, secret),
+            secrets=first_secret(config, secret),
         )
     )
     subscription = machine.subscriptions[subscription_id]
@@ -211,7 +243,7 @@ def create_subscription(
     return subscription
 
 
-def _first_secret(config: SubscriptionConfig, secret: str | None) -> list[str]:
+def first_secret(config: SubscriptionConfig, secret: str | None) -> list[str]:
     if config.callback is None or secret is None:
         return []
     check_secret(secret)
@@ -228,14 +260,14 @@ def alter_subscription(
 ) -> Subscription:
     """``secret`` is for its callback, if it now has one and no secret yet."""
     subscription = machine.subscription(queue_name, name)
-    config = _changed(subscription.config, changes)
+    config = changed(subscription.config, changes)
     if config.filter != subscription.config.filter:
         raise InvalidArgument(
             "a filter cannot be altered, because what it kept out is settled: "
             "create another subscription"
         )
     check_subscription(subscription.queue, name, config)
-    secrets = None if subscription.secrets else _first_secret(config, secret) or None
+    secrets = None if subscription.secrets else first_secret(config, secret) or None
     if config != subscription.config or secrets:
         machine.emit(
             ev.SubscriptionAltered(
@@ -246,20 +278,28 @@ def alter_subscription(
     return subscription
 
 
+def next_secrets(
+    name: str, config: SubscriptionConfig, secret: str, secrets: Sequence[str]
+) -> list[str]:
+    """Those that sign callbacks once ``secret`` is the newest. Raises `InvalidArgument`."""
+    check_secret(secret)
+    if config.callback is None:
+        raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
+    return [secret, *secrets][:LIVE_SECRETS]
+
+
 def rotate_secret(
     machine: Machine, queue_name: str, name: str, secret: str, now_ns: int
 ) -> Subscription:
     """Sign with ``secret`` from now on, and with the one before it as well."""
     subscription = machine.subscription(queue_name, name)
-    check_secret(secret)
-    if subscription.config.callback is None:
-        raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
+    secrets = next_secrets(name, subscription.config, secret, subscription.secrets)
     machine.emit(
         ev.SubscriptionAltered(
             at_ns=now_ns,
             subscription_id=subscription.id,
             config=subscription.config,
-            secrets=[secret, *subscription.secrets][:LIVE_SECRETS],
+            secrets=secrets,
         )
     )
     return subscription
@@ -305,13 +345,13 @@ def seek(
     cascade(machine, subscription, now_ns)
 
 
-def _check_kind(config: object, kind: type[Any]) -> None:
+def check_kind(config: object, kind: type[Any]) -> None:
     # Exactly that class: any other is written with fields that cannot be read back.
     if type(config) is not kind:
         raise InvalidArgument(f"a config is {type(config).__name__}: pass a {kind.__name__}")
 
 
-def _changed(config: Config, changes: dict[str, Any]) -> Config:
+def changed(config: Config, changes: dict[str, Any]) -> Config:
     unknown = changes.keys() - set(config.__struct_fields__)
     if unknown:
         raise InvalidArgument(

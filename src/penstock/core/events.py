@@ -233,6 +233,10 @@ class Lost(_Event, frozen=True, kw_only=True, tag=71):
     count: int
 
 
+class EpochsSkipped(_Event, frozen=True, kw_only=True, tag=72):
+    """After a crash: no delivery from here on has the epoch of one that the log forgot."""
+
+
 Event = (
     QueueCreated
     | QueueAltered
@@ -257,4 +261,5 @@ Event = (
     | Released
     | Trimmed
     | Lost
+    | EpochsSkipped
 )

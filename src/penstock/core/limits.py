@@ -19,6 +19,7 @@ __all__ = [
     "MAX_STRAGGLERS",
     "NANOSECONDS",
     "check_name",
+    "is_name",
 ]
 
 NANOSECONDS = 1_000_000_000
@@ -40,9 +41,13 @@ EVENTS_SUFFIX = "-events"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,50}\Z")
 
 
+def is_name(name: str) -> bool:
+    return _NAME.match(name) is not None
+
+
 def check_name(name: str, what: str) -> str:
     """The name itself; raises `InvalidName` when it is not 1-50 letters, digits, '-' or '_'."""
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not is_name(name):
         raise InvalidName(
             f"{what} name {name!r} is not allowed: use 1 to 50 letters, digits, '-' or '_'"
         )

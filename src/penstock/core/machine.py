@@ -75,11 +75,6 @@ class Machine:
             self.now_ns = now_ns
         return self.now_ns
 
-    def skip_epochs(self) -> None:
-        """After a crash: no delivery from here on has the epoch of one that was forgotten."""
-        for subscription in self.subscriptions.values():
-            subscription.epoch += _FORGOTTEN_EPOCHS
-
     def new_id(self) -> int:
         return self.last_id + 1
 
@@ -300,6 +295,10 @@ class Machine:
         else:
             queue.lose(event.first, stop)
 
+    def _epochs_skipped(self, event: ev.EpochsSkipped, place: Place) -> None:
+        for subscription in self.subscriptions.values():
+            subscription.epoch += _FORGOTTEN_EPOCHS
+
 
 def _family(queue: Queue) -> Iterator[Queue]:
     """A queue, and those that go with it."""
@@ -333,4 +332,5 @@ _APPLY: dict[type, Any] = {
     ev.Released: Machine._released,
     ev.Trimmed: Machine._trimmed,
     ev.Lost: Machine._lost,
+    ev.EpochsSkipped: Machine._epochs_skipped,
 }

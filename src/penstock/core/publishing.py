@@ -210,6 +210,21 @@ class PublishResult(Sequence[PublishedMessage]):
     def has_duplicates(self) -> bool:
         return bool(self._duplicates)
 
+    @property
+    def created_ns(self) -> int:
+        """Of all but duplicates, which are older."""
+        return self._created_ns
+
+    @property
+    def salt(self) -> int:
+        """Of the queue, for ids."""
+        return self._salt
+
+    @property
+    def duplicates(self) -> dict[int, str]:
+        """By position, the ids of those that were there before."""
+        return self._duplicates
+
 
 def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
     """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.

@@ -32,6 +32,8 @@ _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.QueueFull: HTTPStatus.TOO_MANY_REQUESTS,
     errors.StorageError: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.DiskFull: HTTPStatus.INSUFFICIENT_STORAGE,
+    errors.MemoryFull: HTTPStatus.INSUFFICIENT_STORAGE,
+    errors.StoreUnavailable: HTTPStatus.SERVICE_UNAVAILABLE,
     errors.CorruptLog: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.PenstockError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections import deque
 from contextlib import suppress
+from typing import NamedTuple
 
 import structlog
 
@@ -25,7 +26,7 @@ from penstock.push.request import Requests
 from penstock.push.retry_after import retry_after_seconds
 from penstock.push.settler import CALLING, Settler, Spawn
 from penstock.push.slots import Slots
-from penstock.push.transport import Answer, CallFailed, Endpoint, Transport
+from penstock.push.transport import Answer, Begun, CallFailed, Endpoint, Transport
 
 __all__ = ["Deliverer"]
 
@@ -35,6 +36,11 @@ _GONE = 410
 _BUSY = (429, 503)
 _WAIT_SECONDS = 3600.0
 _TROUBLE_SECONDS = 5.0
+
+
+class _Call(NamedTuple):
+    delivery: Delivery
+    begun: Begun
 
 
 class Deliverer:
@@ -166,7 +172,7 @@ class Deliverer:
         while self._may_call(self._calls) and self._slots.take(self):
             self._calls += 1
             self._record.under_way = self._calls
-            self._spawn(self._call_all(), CALLING)
+            self._spawn(self._call_all(self._begin()), CALLING)
 
     def _may_call(self, others: int) -> bool:
         if not self._buffer or others >= self._limit or self._is_closed:
@@ -185,15 +191,21 @@ class Deliverer:
                 self._leases.let_go(delivery)
             self._settler.give_back(deliveries)
 
-    async def _call_all(self) -> None:
+    def _begin(self) -> _Call:
+        """The next one. Its request leaves now if it can, not when its task gets its turn."""
+        delivery = self._buffer.popleft()
+        if not self._wanted.is_set() and self._room > 0:
+            self._wanted.set()
+        headers = self._requests.delivery_headers(delivery, self._clock.now_ns())
+        return _Call(delivery, self._transport.begin(self._endpoint, delivery.body, headers))
+
+    async def _call_all(self, call: _Call) -> None:
         try:
-            while self._may_call(self._calls - 1):
-                delivery = self._buffer.popleft()
-                if not self._wanted.is_set() and self._room > 0:
-                    self._wanted.set()
-                await self._call(delivery)
-                if self._slots.is_contended:
+            while True:
+                await self._finish(call)
+                if self._slots.is_contended or not self._may_call(self._calls - 1):
                     break
+                call = self._begin()
         finally:
             self._calls -= 1
             self._record.under_way = self._calls
@@ -201,11 +213,10 @@ class Deliverer:
             self._wanted.set()
             self.pump()
 
-    async def _call(self, delivery: Delivery) -> None:
-        now_ns = self._clock.now_ns()
-        headers = self._requests.delivery_headers(delivery, now_ns)
+    async def _finish(self, call: _Call) -> None:
+        delivery = call.delivery
         try:
-            answer = await self._transport.post(self._endpoint, delivery.body, headers)
+            answer = await self._transport.finish(call.begun)
         except CallFailed as exc:
             self._failed(delivery, str(exc))
         except asyncio.CancelledError:
@@ -216,15 +227,15 @@ class Deliverer:
                 self._record.succeeded(answer.status)
                 self._settler.ack(delivery)
             else:
-                await self._refused(delivery, answer, now_ns)
+                await self._refused(delivery, answer)
         finally:
             self._leases.let_go(delivery)
 
-    async def _refused(self, delivery: Delivery, answer: Answer, now_ns: int) -> None:
+    async def _refused(self, delivery: Delivery, answer: Answer) -> None:
         reason = failure_text(answer)
         delay = None
         if answer.status in _BUSY:
-            delay = retry_after_seconds(answer.retry_after, now_ns / 1e9)
+            delay = retry_after_seconds(answer.retry_after, self._clock.now_ns() / 1e9)
         self._failed(delivery, reason, answer.status, delay)
         if answer.status == _GONE:
             logger.warning("a callback is gone: its subscription is paused", **self._who)

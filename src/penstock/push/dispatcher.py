@@ -20,9 +20,10 @@ from penstock.push.deliverer import Deliverer
 from penstock.push.guard import Guard, Network
 from penstock.push.notifier import Notifier
 from penstock.push.record import Record
+from penstock.push.resolver import Resolve
 from penstock.push.settler import CALLING, WRITING
 from penstock.push.slots import Slots
-from penstock.push.transport import Resolve, Transport
+from penstock.push.transport import Transport
 
 __all__ = ["Dispatcher"]
 
@@ -50,7 +51,7 @@ class Dispatcher:
         allowed: Iterable[Network] = (),
         workers: int = 1000,
         lease_seconds: float = 15.0,
-        tls: ssl.SSLContext | bool = True,
+        tls: ssl.SSLContext | None = None,
         refresh_seconds: float | None = None,
         resolve: Resolve | None = None,
         clock: Clock | None = None,

@@ -17,7 +17,7 @@ from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge
 from penstock.core.queue import Queue
 from penstock.errors import PenstockError
 
-__all__ = ["Committing", "Gathering"]
+__all__ = ["Committing", "Gathering", "reject"]
 
 
 class Committing(Protocol):
@@ -139,14 +139,14 @@ class Gathering:
                 return list(zip(answers, result.split(batches), strict=True))
         except Exception as exc:
             for answer in answers:
-                _reject(answer, exc)
+                reject(answer, exc)
             return []
         accepted = []
         for batch, answer in zip(batches, answers, strict=True):
             try:
                 accepted.append((answer, self._accept(group.queue, batch, now_ns)))
             except Exception as exc:
-                _reject(answer, exc)
+                reject(answer, exc)
         return accepted
 
     def _accept(self, queue: str, batch: NewBatch, now_ns: int) -> PublishResult:
@@ -180,10 +180,10 @@ def _answer(answered: _Answered) -> None:
 
 def _refuse(answered: _Answered, error: BaseException) -> None:
     for answer, _ in answered:
-        _reject(answer, error)
+        reject(answer, error)
 
 
-def _reject(answer: asyncio.Future[PublishResult], error: BaseException) -> None:
+def reject(answer: asyncio.Future[PublishResult], error: BaseException) -> None:
     """Each caller raises an error of its own: one object would gather everybody's traceback."""
     if not answer.done():
         own = copy(error)

@@ -13,11 +13,14 @@ from penstock.errors import InvalidArgument, StorageError, UnknownBackend
 from penstock.storage.base import Store
 
 if TYPE_CHECKING:
+    from penstock.storage.mongo.store import ArchivedStore, ArchiveMode
+    from penstock.storage.redis.store import RedisStore
     from penstock.storage.wal.files import DiskFiles
 
-__all__ = ["open_store"]
+__all__ = ["open_archived", "open_store"]
 
 TICK_SECONDS = 1.0
+_REDIS = ("redis", "rediss", "unix", "valkey", "valkeys")
 
 
 async def open_store(
@@ -29,16 +32,24 @@ async def open_store(
     clock: Clock | None = None,
     rng: Random | None = None,
     observe_sync: Callable[[float], None] | None = None,
+    archive: str | None = None,
+    archive_mode: ArchiveMode = "sync",
 ) -> Store:
     """``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
 
+    Or ``redis://host:port/db?prefix=name``, with TLS ``rediss:``, by a socket ``unix:``.
     ``sync`` is ``always``, ``interval`` or ``never``. ``observe_sync`` is told the seconds of every
-    sync of the disk, from another thread. Raises `UnknownBackend`, `StorageError` for
+    sync of the disk, from another thread. ``archive`` is ``mongodb://…``, the durable record behind
+    a Redis. Raises `UnknownBackend`, `StorageError` for
     a directory that cannot be used, and whatever the backend raises at start.
     """
     if not isinstance(url, str):
         raise InvalidArgument(f"the store's url is {url!r}: use a text, for example wal:./data")
     scheme, found, rest = url.partition(":")
+    if archive is not None and scheme not in _REDIS:
+        raise InvalidArgument(
+            "an archive is for a store in Redis: use --store redis://..., or leave out --archive"
+        )
     if not found or len(scheme) == 1 or scheme.startswith((".", "/", "~")):
         scheme, rest = "wal", url
     if scheme == "memory":
@@ -49,9 +60,39 @@ async def open_store(
                 f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
             )
         return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng, observe_sync)
+    if scheme in _REDIS:
+        if archive is not None:
+            store = await open_archived(url, archive, archive_mode, clock, rng)
+            store.start_ticking()
+            return store
+        return await _open_redis(url, clock, rng)
     raise UnknownBackend(
-        f"no backend serves {url!r}: use memory:, wal:<directory>, or the path of a directory"
+        f"no backend serves {url!r}: use redis://, memory:, wal:<directory>, or the path of a "
+        "directory"
     )
+
+
+async def open_archived(
+    url: str,
+    archive: str,
+    mode: ArchiveMode = "sync",
+    clock: Clock | None = None,
+    rng: Random | None = None,
+) -> ArchivedStore:
+    """A Redis with its record in MongoDB. Whatever Redis has lost is rebuilt first."""
+    from penstock.storage.mongo.store import ArchivedStore
+
+    if not archive.startswith(("mongodb://", "mongodb+srv://")):
+        raise UnknownBackend("an archive is in MongoDB: use mongodb://host:port/database")
+    return await ArchivedStore.open(await _open_redis(url, clock, rng), archive, mode)
+
+
+async def _open_redis(url: str, clock: Clock | None, rng: Random | None) -> RedisStore:
+    from penstock.storage.redis.store import RedisStore
+
+    store = await RedisStore.open(url, clock=clock, rng=rng)
+    store.start_ticking(TICK_SECONDS)
+    return store
 
 
 def _open_memory(clock: Clock | None, rng: Random | None) -> Store:

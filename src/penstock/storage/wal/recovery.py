@@ -60,9 +60,6 @@ def recover(files: Files, machine: Machine) -> Recovered:
             raise _unreadable(file_name(segment_of(position)), offset_of(position)) from exc
         machine.apply(event, place)
         replayed += 1
-    if not replay.closed:
-        # Deliveries may have been answered that a power loss took out of the log.
-        machine.skip_epochs()
     return Recovered(checkpoint, replay, replayed)
 
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from penstock.clock import Clock, SystemClock
+from penstock.core.events import EpochsSkipped
 from penstock.core.machine import Machine
 from penstock.core.snapshot import take_snapshot
 from penstock.errors import DiskFull, PenstockError, StorageError
@@ -47,6 +48,7 @@ from penstock.storage.wal.segment import (
 __all__ = ["DEFAULT_CACHE_BYTES", "WalStore"]
 
 DEFAULT_CACHE_BYTES = 32 * 2**20
+_SKIP_BYTES = 64
 
 T = TypeVar("T")
 
@@ -129,12 +131,29 @@ class WalStore(EmbeddedStore):
             store._checkpointed = found.checkpoint.segment
             journal.packs = dict(found.checkpoint.packs)
         try:
+            if not found.replay.closed:
+                await store._skip_epochs()
             await store._on_disk(store._sweep)
         except BaseException:
             # Or the directory stays locked. Not awaited: who was cancelled must not wait.
             store._closing = asyncio.get_running_loop().create_task(store._close())
             raise
         return store
+
+    async def _skip_epochs(self) -> None:
+        """Deliveries may have been answered that a power loss took out of the log.
+
+        That they were skipped is durable before any new delivery is, in every mode: the next crash
+        must not lead here again.
+        """
+        event = EpochsSkipped(at_ns=self.machine.now_ns)
+        if not self.machine.subscriptions:
+            return
+        if not self._wal.has_settle_room(_SKIP_BYTES):
+            self.machine.apply(event)  # on a full disk no delivery can be noted, either
+            return
+        self.machine.emit(event)
+        await self._on_disk(self._log.sync)
 
     async def tick(self) -> None:
         if self._log.is_disk_full:

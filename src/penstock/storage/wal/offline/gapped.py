@@ -85,7 +85,7 @@ class GappedHistory:
                 return self._dead_lettered(event, place)
             case ev.Replayed() | ev.Discarded():
                 return self._letters_left(event)
-            case ev.Extended() | ev.LeaseExpired():
+            case ev.Extended() | ev.LeaseExpired() | ev.EpochsSkipped():
                 return False
             case _:
                 return self._progressed(event)

@@ -1,0 +1,1 @@
+"""How Penstock over Redis compares with Redis itself: ``make bench-scale``."""

@@ -1,0 +1,22 @@
+"""The rows of the table, in the order in which they run. One file each."""
+
+from __future__ import annotations
+
+from benchmarks.scale.rows import (
+    archive,
+    memory,
+    publish,
+    receive,
+    receive_at_depth,
+    round_trips,
+)
+from benchmarks.scale.rows.row import Row
+
+ROWS: tuple[Row, ...] = (
+    publish.ROW,
+    receive.ROW,
+    round_trips.ROW,
+    receive_at_depth.ROW,
+    memory.ROW,
+    archive.ROW,
+)

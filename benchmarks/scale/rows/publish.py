@@ -1,0 +1,59 @@
+"""Publish in batches, against XADDs of the same bodies in pipelines of redis-py."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+from benchmarks.engine.bar import at_least
+from benchmarks.engine.rows.row import Outcome, by_contender
+from benchmarks.engine.sample import Sample, take_turns
+from benchmarks.engine.store import make_bodies
+from benchmarks.engine.verdict import judge_ratio
+from benchmarks.scale.rows.row import Row
+from benchmarks.scale.run import Run, penstock, redis_py, redis_server
+from benchmarks.scale.scale import BATCH
+
+BAR = at_least(0.5)
+PEER = "redis-py, pipelined XADD"
+
+
+async def measure(run: Run) -> Outcome:
+    bodies = make_bodies(BATCH)
+    batches = run.scale.slice_batches
+    with redis_server() as url:
+        async with penstock(url) as (broker, _), redis_py(url) as redis:
+            await broker.create_queue("bench")
+
+            async def ours() -> Sample:
+                start = perf_counter()
+                for _ in range(batches):
+                    await broker.publish("bench", bodies)
+                return Sample(messages=batches * BATCH, seconds=perf_counter() - start)
+
+            async def peer() -> Sample:
+                start = perf_counter()
+                for _ in range(batches):
+                    pipeline = redis.pipeline(transaction=False)
+                    for body in bodies:
+                        pipeline.xadd("peer", {"b": body})
+                    await pipeline.execute()
+                return Sample(messages=batches * BATCH, seconds=perf_counter() - start)
+
+            contenders = {"penstock": ours, PEER: peer}
+            rounds = [
+                await take_turns(contenders, slices=run.scale.slices)
+                for _ in range(run.scale.rounds)
+            ]
+    samples = by_contender(rounds)
+    verdict = judge_ratio(
+        what=f"batches of {BATCH}",
+        unit="messages/s",
+        ours=samples["penstock"],
+        reference_name=PEER,
+        reference=samples[PEER],
+        bar=BAR,
+    )
+    return Outcome(verdicts=(verdict,), samples=samples)
+
+
+ROW = Row(name="publish", what="publish", measure=measure)

@@ -1,0 +1,68 @@
+"""Receive and ack in batches, against XREADGROUP and XACK of redis-py."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any
+
+from benchmarks.engine.bar import at_least
+from benchmarks.engine.rows.row import Outcome, by_contender
+from benchmarks.engine.sample import Sample, take_turns
+from benchmarks.engine.store import make_bodies
+from benchmarks.engine.verdict import judge_ratio
+from benchmarks.scale.rows.row import Row
+from benchmarks.scale.run import Run, penstock, redis_py, redis_server
+from benchmarks.scale.scale import BATCH
+
+BAR = at_least(0.4)
+PEER = "redis-py, XREADGROUP and XACK"
+
+
+async def measure(run: Run) -> Outcome:
+    bodies = make_bodies(BATCH)
+    batches = run.scale.slice_batches
+    with redis_server() as url:
+        async with penstock(url) as (broker, _), redis_py(url) as redis:
+            await broker.create_queue("bench")
+            await redis.xgroup_create("peer", "group", "0", mkstream=True)
+
+            async def ours() -> Sample:
+                for _ in range(batches):
+                    await broker.publish("bench", bodies)
+                start = perf_counter()
+                for _ in range(batches):
+                    await broker.ack("bench", await broker.receive("bench", limit=BATCH))
+                return Sample(messages=batches * BATCH, seconds=perf_counter() - start)
+
+            async def peer() -> Sample:
+                for _ in range(batches):
+                    pipeline = redis.pipeline(transaction=False)
+                    for body in bodies:
+                        pipeline.xadd("peer", {"b": body})
+                    await pipeline.execute()
+                start = perf_counter()
+                for _ in range(batches):
+                    found: Any = await redis.xreadgroup(
+                        "group", "consumer", {"peer": ">"}, count=BATCH
+                    )
+                    await redis.xack("peer", "group", *(id for id, _ in found[0][1]))
+                return Sample(messages=batches * BATCH, seconds=perf_counter() - start)
+
+            contenders = {"penstock": ours, PEER: peer}
+            rounds = [
+                await take_turns(contenders, slices=run.scale.slices)
+                for _ in range(run.scale.rounds)
+            ]
+    samples = by_contender(rounds)
+    verdict = judge_ratio(
+        what=f"batches of {BATCH}",
+        unit="messages/s",
+        ours=samples["penstock"],
+        reference_name=PEER,
+        reference=samples[PEER],
+        bar=BAR,
+    )
+    return Outcome(verdicts=(verdict,), samples=samples)
+
+
+ROW = Row(name="receive", what="receive + ack", measure=measure)

@@ -1,0 +1,283 @@
+"""What is in MongoDB: a collection for each queue and for its dead letters, and one of definitions.
+
+The names of queues have no dot, so ``penstock.queues`` and ``penstock.archive`` are nobody's. The
+record of a queue is its documents, each by its own index, and its state: see `QueueState`. Every
+document carries the salt of its queue, which tells a queue from an earlier one of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from pymongo import errors as failures
+
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.message import Message, to_datetime
+from penstock.errors import StorageError
+from penstock.storage.archiving import QueueState
+from penstock.storage.mongo.connection import Connection, Document
+from penstock.storage.mongo.documents import to_message
+
+__all__ = ["Archive", "IndexTaken"]
+
+_QUEUES = "penstock.queues"
+_IDENTITY = "penstock.archive"
+_KEPT = {"deleting": {"$ne": True}}
+_DUPLICATE_KEY = 11000
+_CHUNK = 1000
+_MICROSECONDS = 1000  # nanoseconds each
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(QueueState).decode
+
+
+class IndexTaken(StorageError):
+    """The record has another message at that index: the hot store has lost its newest ones."""
+
+    code = "storage_failed"
+
+
+class Archive:
+    """All operations on the record. Each raises `StoreUnavailable` while MongoDB is away."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._has_indexes: dict[str, object] = {}
+        self._expires_by_itself: bool | None = None
+
+    @property
+    def problem(self) -> str | None:
+        return self._connection.problem
+
+    async def ping(self) -> None:
+        await self._connection.command("ping")
+
+    async def close(self) -> None:
+        await self._connection.close()
+
+    async def identity(self, proposed: str) -> str:
+        """Which archive this is: the text that was proposed first."""
+        collection = self._connection.collection(_IDENTITY)
+        with self._connection.asking():
+            try:
+                await collection.insert_one({"_id": "identity", "value": proposed})
+            except failures.DuplicateKeyError:
+                found = await collection.find_one({"_id": "identity"})
+                assert found is not None
+                return str(found["value"])
+        return proposed
+
+    # Messages.
+
+    async def insert(self, queue: str, documents: Sequence[Document]) -> None:
+        """Those that are there already stay as they are. Raises `IndexTaken`."""
+        if not documents:
+            return
+        await self._make_indexes(queue)
+        try:
+            with self._connection.asking():
+                await self._connection.collection(queue).insert_many(documents, ordered=False)
+        except failures.BulkWriteError as exc:
+            _check_duplicates(queue, exc)
+
+    async def _make_indexes(self, queue: str) -> None:
+        if queue not in self._has_indexes:
+            with self._connection.asking():
+                await self._connection.collection(queue).create_index(
+                    [("salt", 1), ("index", 1)], unique=True
+                )
+            self._has_indexes[queue] = None
+
+    async def missing(self, queue: str, ids: Iterable[str]) -> list[str]:
+        """Which of these messages have no document."""
+        wanted = list(ids)
+        with self._connection.asking():
+            cursor = self._connection.collection(queue).find({"_id": {"$in": wanted}}, {"_id": 1})
+            found = {document["_id"] async for document in cursor}
+        return [id for id in wanted if id not in found]
+
+    async def newest(self, queue: str, salt: int) -> Message | None:
+        """The one with the highest index."""
+        with self._connection.asking():
+            cursor = self._connection.collection(queue).find({"salt": salt})
+            found = await cursor.sort("index", -1).limit(1).to_list()
+        return to_message(queue, found[0]) if found else None
+
+    async def messages(
+        self, queue: str, salt: int, stop: int | None = None
+    ) -> AsyncIterator[list[Message]]:
+        """All of them below an index, in their order, in parts."""
+        at = -1
+        while True:
+            condition: Document = {"salt": salt, "index": {"$gt": at}}
+            if stop is not None:
+                condition["index"]["$lt"] = stop
+            with self._connection.asking():
+                cursor = self._connection.collection(queue).find(condition)
+                found = await cursor.sort("index", 1).limit(_CHUNK).to_list()
+            if found:
+                yield [to_message(queue, document) for document in found]
+                at = found[-1]["index"]
+            if len(found) < _CHUNK:
+                return
+
+    async def consumed(self, queue: str, salt: int, limit: int) -> list[Document]:
+        """The oldest that are."""
+        condition = {"salt": salt, "consumed": True}
+        with self._connection.asking():
+            cursor = self._connection.collection(queue).find(condition)
+            return await cursor.sort("index", 1).limit(limit).to_list()
+
+    async def update(self, queue: str, changes: Sequence[Any]) -> None:
+        """Many updates at once."""
+        if changes:
+            with self._connection.asking():
+                await self._connection.collection(queue).bulk_write(changes, ordered=False)
+
+    async def remove(self, queue: str, conditions: Sequence[Document]) -> None:
+        for condition in conditions:
+            with self._connection.asking():
+                await self._connection.collection(queue).delete_many(condition)
+
+    # Definitions and progress.
+
+    async def states(self) -> list[QueueState]:
+        with self._connection.asking():
+            cursor = self._connection.collection(_QUEUES).find(_KEPT, {"state": 1})
+            return [_decode(document["state"]) async for document in cursor.sort("_id", 1)]
+
+    async def names(self) -> set[str]:
+        """Of all queues that are not being deleted."""
+        with self._connection.asking():
+            cursor = self._connection.collection(_QUEUES).find(_KEPT, {"_id": 1})
+            return {document["_id"] async for document in cursor}
+
+    async def state(self, queue: str) -> QueueState | None:
+        with self._connection.asking():
+            found = await self._connection.collection(_QUEUES).find_one({"_id": queue})
+        return None if found is None else _decode(found["state"])
+
+    async def salt(self, queue: str) -> int | None:
+        """Of the queue whose record this is; None if it has none."""
+        with self._connection.asking():
+            found = await self._connection.collection(_QUEUES).find_one({"_id": queue}, {"salt": 1})
+        return None if found is None else found["salt"]
+
+    async def saved_at(self, queue: str) -> tuple[int | None, bool]:
+        """The moment of the state in the record, and whether the queue is being deleted."""
+        with self._connection.asking():
+            found = await self._connection.collection(_QUEUES).find_one(
+                {"_id": queue}, {"at": 1, "deleting": 1}
+            )
+        return (None, False) if found is None else (found["at"], found.get("deleting", False))
+
+    async def save(self, state: QueueState) -> None:
+        """What people may want to read, and all that is needed to rebuild it."""
+        document = {
+            "_id": state.name,
+            "at": state.at,
+            "salt": state.salt,
+            "next": state.next,
+            "config": msgspec.to_builtins(state.config),
+            "subscriptions": [reader.name for reader in state.readers],
+            "state": _encode(state),
+        }
+        with self._connection.asking():
+            await self._connection.collection(_QUEUES).replace_one(
+                {"_id": state.name}, document, upsert=True
+            )
+
+    async def condemn(self, queue: str) -> None:
+        """The queue is about to be deleted: it must not be rebuilt. Undone by `save`."""
+        with self._connection.asking():
+            await self._connection.collection(_QUEUES).update_one(
+                {"_id": queue}, {"$set": {"deleting": True}}
+            )
+
+    async def condemned(self) -> list[str]:
+        with self._connection.asking():
+            cursor = self._connection.collection(_QUEUES).find({"deleting": True}, {"_id": 1})
+            return [document["_id"] async for document in cursor]
+
+    async def forget(self, queue: str) -> None:
+        """The queue was deleted. Its definition last: while it is there, this is done again."""
+        for name in (queue, queue + DEAD_LETTER_SUFFIX):
+            with self._connection.asking():
+                await self._connection.collection(name).drop()
+            self._has_indexes.pop(name, None)
+        with self._connection.asking():
+            await self._connection.collection(_QUEUES).delete_one({"_id": queue})
+
+    # Time.
+
+    async def limit_age(self, state: QueueState) -> None:
+        """Let MongoDB remove what the queue's retention allows to go."""
+        for queue, rule in _rules(state):
+            if self._has_indexes.get(queue) == rule:
+                continue
+            await self._make_indexes(queue)
+            collection = self._connection.collection(queue)
+            field, seconds, done = rule
+            options: Document = {}
+            if done:
+                options["partialFilterExpression"] = {"done": True}
+            with self._connection.asking():
+                for index in await (await collection.list_indexes()).to_list():
+                    if "expireAfterSeconds" in index:
+                        await collection.drop_index(index["name"])
+                if seconds is not None:
+                    await collection.create_index(
+                        field, expireAfterSeconds=min(int(seconds), 2**31 - 1), **options
+                    )
+            self._has_indexes[queue] = rule
+
+    async def expires_by_itself(self) -> bool:
+        """Whether the server removes what is too old; one that says nothing of it does not."""
+        if self._expires_by_itself is None:
+            try:
+                status = await self._connection.command("serverStatus")
+            except StorageError:
+                if self.problem is not None:
+                    raise
+                status = {}
+            self._expires_by_itself = "ttl" in status.get("metrics", {})
+        return self._expires_by_itself
+
+    async def sweep(self, state: QueueState) -> None:
+        """Remove what the TTL index of a server that has none would have removed by now."""
+        now = to_datetime(state.at * _MICROSECONDS)
+        for queue, (field, seconds, done) in _rules(state):
+            if seconds is not None:
+                condition: Document = {field: {"$lt": now - timedelta(seconds=seconds)}}
+                if done:
+                    condition["done"] = True
+                await self.remove(queue, [condition])
+
+
+def _rules(state: QueueState) -> Iterable[tuple[str, tuple[str, float | None, bool]]]:
+    """For each collection: the field that counts, after how many seconds, and of which documents.
+
+    What somebody has not settled stays as long as the queue keeps it.
+    """
+    config = state.config
+    yield state.name, ("createdAt", config.retention_seconds, config.retain_unsettled)
+    if state.letters is not None:
+        yield state.letters.name, ("failedAt", state.letters.config.message_ttl_seconds, False)
+
+
+def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
+    """A document that was written before is no failure; one in its place is."""
+    for one in (error.details or {}).get("writeErrors", []):
+        if one.get("code") != _DUPLICATE_KEY:
+            raise StorageError(f"MongoDB refused a document: {one.get('errmsg')}") from error
+        pattern = one.get("keyPattern")
+        is_same = "_id" in pattern if pattern else "index: _id_ " in one.get("errmsg", "")
+        if not is_same:
+            raise IndexTaken(
+                f"the archive holds another message {one['op']['index']} of queue {queue!r}"
+            ) from error
+    if (error.details or {}).get("writeConcernErrors"):
+        raise StorageError("MongoDB could not confirm a write") from error

@@ -1,0 +1,85 @@
+"""The connection to MongoDB: the driver's errors are translated here, and its absence noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from bson.codec_options import CodecOptions
+from pymongo import AsyncMongoClient, WriteConcern
+from pymongo import errors as failures
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.uri_parser import parse_uri
+
+from penstock.errors import InvalidArgument, StorageError, StoreUnavailable
+
+__all__ = ["Connection", "Document"]
+
+DEFAULT_DATABASE = "penstock"
+# A server that does not answer for this long is taken to be away. The url may say otherwise.
+TIMEOUT_SECONDS = 10.0
+_SELECTION_SECONDS = 2.0
+# Acknowledged by a majority of the replica set, each with it in its journal.
+_DURABLE = WriteConcern("majority", j=True)
+
+Document = dict[str, Any]
+
+
+class Connection:
+    """One pool. `problem` says why MongoDB is taken to be away, if it is."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parsed = parse_uri(url)
+            given = {name.lower() for name in parsed["options"]}
+            # Not `timeoutMS`, which would also be how long an absent server is looked for.
+            seconds = {
+                "serverSelectionTimeoutMS": _SELECTION_SECONDS,
+                "connectTimeoutMS": _SELECTION_SECONDS,
+                "socketTimeoutMS": TIMEOUT_SECONDS,
+            }
+            options: dict[str, Any] = {
+                name: round(value * 1000)
+                for name, value in seconds.items()
+                if name.lower() not in given
+            }
+            self._client: AsyncMongoClient[Document] = AsyncMongoClient(url, **options)
+        except (failures.PyMongoError, ValueError) as exc:
+            # Without the url: it may hold a password.
+            raise InvalidArgument(f"the archive's url is not one of MongoDB: {exc}") from exc
+        codec: CodecOptions[Document] = CodecOptions(tz_aware=True)
+        self._database = self._client.get_database(
+            parsed["database"] or DEFAULT_DATABASE, codec_options=codec, write_concern=_DURABLE
+        )
+        self.problem: str | None = None
+
+    def collection(self, name: str) -> AsyncCollection[Document]:
+        return self._database[name]
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Raise our own errors instead of the driver's. `BulkWriteError` is for the caller."""
+        try:
+            yield
+        except failures.BulkWriteError:
+            self.problem = None
+            raise
+        except (failures.ConnectionFailure, failures.WTimeoutError, OSError) as exc:
+            raise self._away(str(exc) or "it does not answer") from exc
+        except failures.PyMongoError as exc:
+            if exc.timeout or exc.has_error_label("RetryableWriteError"):
+                raise self._away(str(exc) or "it does not answer") from exc
+            raise StorageError(f"MongoDB refused a command: {exc}") from exc
+        self.problem = None
+
+    def _away(self, why: str) -> StoreUnavailable:
+        self.problem = f"MongoDB is away ({why[:200]}): try again shortly"
+        return StoreUnavailable(self.problem)
+
+    async def command(self, name: str) -> Document:
+        with self.asking():
+            return await self._database.command(name)
+
+    async def close(self) -> None:
+        await self._client.close()

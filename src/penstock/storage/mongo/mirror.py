@@ -1,0 +1,288 @@
+"""Consumed marks, delivery counts and definitions: from the hot store to the record, in bulk.
+
+What a queue is like is read from the hot store as of one moment and written as a whole, so nothing
+has to be remembered in between: a copy that failed, or a server that died before it made one, is
+made good by the next copy, whoever makes it. Until then the record is behind by what happened in
+between: that is the window. Each queue is copied by one server at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from pymongo import UpdateMany
+
+from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
+from penstock.core.message import Delivery
+from penstock.core.runs import Run, Runs, runs_of
+from penstock.errors import StoreUnavailable
+from penstock.storage import base
+from penstock.storage.archiving import HotStore, QueueState
+from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.documents import letter_document
+
+__all__ = ["Mirror", "is_recorded", "source_of"]
+
+logger = logging.getLogger(__name__)
+
+MARK_SECONDS = 0.5
+"""How soon after a change a copy is made."""
+PASS_SECONDS = 10.0
+"""How often all queues are copied, for what time alone has brought about."""
+SWEEP_SECONDS = 60.0
+_LOCK_SECONDS = 30.0
+_LOCK_AGAIN_SECONDS = 0.05
+_MOST_COUNTS = 100_000
+_LETTERS_AT_ONCE = 500
+
+
+def is_recorded(queue: str) -> bool:
+    """Whether it can have a record of its own."""
+    return is_name(queue) and not queue.endswith(DEAD_LETTER_SUFFIX)
+
+
+def source_of(queue: str) -> str:
+    """The record of dead letters is part of that of their queue."""
+    return queue.removesuffix(DEAD_LETTER_SUFFIX)
+
+
+class Mirror:
+    """Copies queues that this server has changed; and now and then, one server all of them."""
+
+    def __init__(self, hot: HotStore, archive: Archive) -> None:
+        self._hot = hot
+        self._archive = archive
+        self._changed: set[str] = set()
+        self._known: dict[str, QueueState] = {}
+        self._counts: dict[str, dict[int, int]] = {}
+        self._passes: dict[str, tuple[int, int]] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def touch(self, queue: str) -> None:
+        self._changed.add(source_of(queue))
+
+    def note(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """How often messages were delivered. Beyond a bound it is left to the hot store's books."""
+        counts = self._counts.setdefault(queue, {})
+        if len(counts) < _MOST_COUNTS:
+            counts.update((delivery.index, delivery.deliveries) for delivery in deliveries)
+
+    async def copy_changed(self) -> None:
+        """What fails is tried again the next time."""
+        changed, self._changed = self._changed, set()
+        for queue in sorted(changed):
+            try:
+                await self.copy(queue)
+            except BaseException as exc:
+                self._changed |= changed
+                if not isinstance(exc, StoreUnavailable):
+                    raise
+                return
+
+    async def copy_all(self) -> None:
+        """Every queue; and the record of those that were deleted goes.
+
+        A message may be consumed before its document is written, and a mark that finds none is
+        lost. So the marks of what came since the last two of these are made again.
+        """
+        for queue in sorted({*await self._hot.names(), *await self._archive.condemned()}):
+            await self.copy(queue, again_from=self._passes.get(queue, (0, 0))[0])
+            state = self._known.get(queue)
+            if state is None:
+                self._passes.pop(queue, None)
+            else:
+                self._passes[queue] = (self._passes.get(queue, (0, 0))[1], state.next)
+
+    async def copy(self, queue: str, *, again_from: int | None = None) -> None:
+        """Make the record what the hot store says now.
+
+        Marks that were made before are left out, but for those from an index on.
+        """
+        async with self._alone(queue):
+            await self._copy(queue, again_from)
+
+    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
+        """A queue and its record. One that is missing without this is rebuilt.
+
+        ``gone`` is set when another queue of this name may be made, and also when it failed.
+        """
+        try:
+            async with self._alone(change.queue):
+                await self._archive.condemn(change.queue)
+                try:
+                    await self._hot.define(change)
+                finally:
+                    gone.set()
+                    # Whether it is gone now or not, the record follows.
+                    self._known.pop(change.queue, None)
+                    await self._copy(change.queue, None)
+        finally:
+            gone.set()
+
+    @asynccontextmanager
+    async def _alone(self, queue: str) -> AsyncIterator[None]:
+        """No server copies the queue meanwhile."""
+        async with self._turns.setdefault(queue, asyncio.Lock()):
+            while not await self._hot.lock(_lock(queue), _LOCK_SECONDS):  # noqa: ASYNC110
+                # Another server has it, and cannot tell us when it is done.
+                await asyncio.sleep(_LOCK_AGAIN_SECONDS)
+            try:
+                yield
+            finally:
+                await self._hot.unlock(_lock(queue))
+
+    async def _copy(self, queue: str, again_from: int | None) -> None:
+        state = await self._hot.snapshot(queue)
+        if state is None:
+            self._known.pop(queue, None)
+            if queue in await self._archive.condemned():
+                await self._archive.forget(queue)
+            return
+        before, is_condemned = await self._before(state)
+        if before is None or before.salt != state.salt:
+            if before is None or is_condemned:
+                # Of a queue of this name that was deleted.
+                for name in (queue, queue + DEAD_LETTER_SUFFIX):
+                    await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
+            else:
+                logger.error(
+                    "queue %s was made anew although the one before had not been deleted: the old "
+                    "messages stay in MongoDB, with salt %d",
+                    queue,
+                    before.salt,
+                )
+            before = None
+        counts = self._counts.pop(queue, {})
+        try:
+            await self._archive.update(
+                queue, [*_marks(before, state, again_from), *_count_marks(state.salt, counts)]
+            )
+            is_new = before is None or is_condemned or _differs(before, state)
+            if is_new:
+                await self._archive.limit_age(state)
+                if state.letters is not None:
+                    await self._copy_letters(before and before.letters, state.letters)
+                if not await self._hot.lock(_lock(queue), _LOCK_SECONDS):
+                    raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
+                await self._archive.save(state)
+        except BaseException:
+            self._counts[queue] = counts | self._counts.get(queue, {})
+            raise
+        # What was saved counts, not what was found to be the same at a later time.
+        self._known[queue] = state if is_new or before is None else before
+
+    async def _before(self, state: QueueState) -> tuple[QueueState | None, bool]:
+        """What the record says, which another server may have written."""
+        known = self._known.get(state.name)
+        at, is_condemned = await self._archive.saved_at(state.name)
+        if known is not None and at == known.at:
+            return known, is_condemned
+        return await self._archive.state(state.name), is_condemned
+
+    async def purge(self, queue: str) -> None:
+        """What the queue let go of at once goes from the record at once, too."""
+        state = self._known.get(queue)
+        if state is not None:
+            # Those of dead letters are gone already, like all that are settled.
+            gone = {"salt": state.salt, "index": {"$lt": state.first}, "done": True}
+            await self._archive.remove(queue, [gone])
+
+    async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
+        """New ones are added, those that were replayed, discarded or have expired removed."""
+        at = 0 if before is None else before.next
+        while at < letters.next:
+            found = await self._hot.read(letters.name, at, _LETTERS_AT_ONCE)
+            found = [letter for letter in found if letter.index < letters.next]
+            if not found:
+                break
+            await self._archive.insert(letters.name, [letter_document(one) for one in found])
+            at = found[-1].index + 1
+        gone = _settled(letters)
+        old = Runs() if before is None else _settled(before)
+        await self._archive.remove(
+            letters.name, [_within(run) | {"salt": letters.salt} for run in _added(old, gone)]
+        )
+
+    async def sweep(self) -> None:
+        """Remove what is too old, where the server does not."""
+        if not await self._archive.expires_by_itself():
+            for state in await self._archive.states():
+                await self._archive.sweep(state)
+
+
+def _lock(queue: str) -> str:
+    return f"copy:{queue}"
+
+
+def _differs(before: QueueState, state: QueueState) -> bool:
+    """But for what changes with every look, such as the time."""
+    if (before.next, before.first, before.config) != (state.next, state.first, state.config):
+        return True
+    if (before.pins, before.refers) != (state.pins, state.refers):
+        return True
+    if before.readers != state.readers:
+        return True
+    old, new = before.letters, state.letters
+    if old is None or new is None:
+        return old is not new
+    return _differs(old, new)
+
+
+def _runs(bounds: Sequence[int]) -> Runs:
+    return Runs(zip(bounds[::2], bounds[1::2], strict=True))
+
+
+def _settled(state: QueueState) -> Runs:
+    reader = state.reader(DEFAULT_SUBSCRIPTION)
+    found = Runs() if reader is None else _runs(reader.settled)
+    found.discard(state.next, found.stop)
+    return found
+
+
+def _done(state: QueueState) -> Runs:
+    """Settled everywhere, and no dead letter refers to it: it need not be kept."""
+    found = Runs([(0, state.next)]) if state.next else Runs()
+    for reader in state.readers:
+        for start, stop in list(_runs(reader.settled).outside(0, state.next)):
+            found.discard(start, stop)
+    for pinned in state.pins[::2]:
+        found.discard(int(pinned), int(pinned) + 1)
+    return found
+
+
+def _added(before: Runs, now: Runs) -> Iterator[Run]:
+    for start, stop in now:
+        yield from list(before.outside(start, stop))
+
+
+def _within(run: Run) -> dict[str, Any]:
+    return {"index": {"$gte": run[0], "$lt": run[1]}}
+
+
+def _marks(
+    before: QueueState | None, state: QueueState, again_from: int | None
+) -> Iterator[UpdateMany]:
+    for field, runs_in in (("consumed", _settled), ("done", _done)):
+        old = Runs() if before is None else runs_in(before)
+        new = runs_in(state)
+        if again_from is not None:
+            old.discard(again_from, max(again_from, old.stop))
+        for value, runs in ((True, _added(old, new)), (False, _added(new, old))):
+            for run in runs:
+                yield UpdateMany(
+                    _within(run) | {"salt": state.salt, field: not value}, {"$set": {field: value}}
+                )
+
+
+def _count_marks(salt: int, counts: dict[int, int]) -> Iterator[UpdateMany]:
+    by_count: dict[int, list[int]] = {}
+    for index, count in counts.items():
+        by_count.setdefault(count, []).append(index)
+    for count, indexes in by_count.items():
+        for run in runs_of(sorted(indexes)):
+            yield UpdateMany(_within(run) | {"salt": salt}, {"$max": {"deliveryCount": count}})

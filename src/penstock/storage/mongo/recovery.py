@@ -1,0 +1,99 @@
+"""Rebuilding the hot store from the record."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+
+from penstock.core.message import Message
+from penstock.storage import base
+from penstock.storage.archiving import HotStore, QueueState, Recovered
+from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.documents import message_document
+
+__all__ = ["recover"]
+
+logger = logging.getLogger(__name__)
+
+_LOCK = "rebuild"
+_LOCK_SECONDS = 30.0
+_LOOK_SECONDS = 0.1
+_CHUNK = 1000
+
+
+async def recover(hot: HotStore, archive: Archive, identity: str) -> Recovered:
+    """Make the hot store whole: by one server, while the others wait.
+
+    A queue that is not there is rebuilt; so is one that has lost its newest messages: what it has
+    in their place was never answered. A queue that has no record gets one.
+    """
+    while not await hot.lock(_LOCK, _LOCK_SECONDS):
+        await asyncio.sleep(_LOOK_SECONDS)
+        if await hot.is_complete(identity):
+            return Recovered(restored={}, archived={})
+    try:
+        recovered = await _Recovery(hot, archive).run()
+        await hot.set_complete(identity)
+    finally:
+        await hot.unlock(_LOCK)
+    return recovered
+
+
+class _Recovery:
+    def __init__(self, hot: HotStore, archive: Archive) -> None:
+        self._hot = hot
+        self._archive = archive
+        self._restored: dict[str, int] = {}
+        self._archived: dict[str, int] = {}
+
+    async def run(self) -> Recovered:
+        states = await self._archive.states()
+        for state in states:
+            await self._restore(state)
+        for name in set(await self._hot.names()) - {state.name for state in states}:
+            await self._add(name)
+        return Recovered(restored=self._restored, archived=self._archived)
+
+    async def _restore(self, state: QueueState) -> None:
+        now = await self._hot.snapshot(state.name)
+        if now is not None:
+            if now.salt != state.salt or not await self._has_lost(now):
+                return
+            logger.warning("queue %s has lost messages: it is rebuilt", state.name)
+            await self._hot.define(base.DeleteQueue(queue=state.name))
+        letters = state.letters
+        if letters is not None:
+            await self._hot.restore(letters, self._messages(letters, stop=letters.next))
+        self._restored[state.name] = 0
+        await self._hot.restore(state, self._messages(state))
+        logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
+
+    async def _has_lost(self, now: QueueState) -> bool:
+        """Whether the newest message of the record is not the one that is there, or none is."""
+        newest = await self._archive.newest(now.name, now.salt)
+        if newest is None:
+            return False
+        if newest.index >= now.next:
+            return True
+        found = await self._hot.read(now.name, newest.index, 1)
+        return bool(found) and found[0].index == newest.index and found[0].id != newest.id
+
+    async def _messages(
+        self, state: QueueState, stop: int | None = None
+    ) -> AsyncIterator[Sequence[Message]]:
+        async for part in self._archive.messages(state.name, state.salt, stop):
+            await self._hot.lock(_LOCK, _LOCK_SECONDS)
+            if stop is None:
+                self._restored[state.name] += len(part)
+            yield part
+
+    async def _add(self, queue: str) -> None:
+        """Messages that were there before there was an archive."""
+        count = at = 0
+        while found := await self._hot.read(queue, at, _CHUNK):
+            await self._hot.lock(_LOCK, _LOCK_SECONDS)
+            await self._archive.insert(queue, [message_document(message) for message in found])
+            count += len(found)
+            at = found[-1].index + 1
+        self._archived[queue] = count

@@ -1,0 +1,368 @@
+"""A hot store with a durable record behind it.
+
+Guarantees:
+
+1. A publish is answered ``replicated`` only after a majority of MongoDB has every message of it in
+   its journal. With ``async`` it is answered before, with the durability of the hot store.
+2. While MongoDB is known to be away, a publish is refused before the hot store has it.
+3. Whatever was answered ``replicated`` and is not settled comes back when the hot store has lost
+   everything, with its index, its id and its delivery count.
+4. What was settled longer ago than the window (see `Mirror`) stays settled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from random import SystemRandom
+from typing import Literal, TypeVar
+
+from penstock.core.callback import CallbackTarget, News
+from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.message import Delivery, Message, ViewedMessage
+from penstock.core.publishing import NewBatch, PublishResult
+from penstock.core.settling import Outcome
+from penstock.core.stats import QueueStats
+from penstock.errors import PenstockError, QueueNotFound, StorageError, StoreUnavailable
+from penstock.storage import base
+from penstock.storage.archiving import HotStore, Recovered
+from penstock.storage.block import Chunk
+from penstock.storage.mongo.archive import Archive, IndexTaken
+from penstock.storage.mongo.connection import Connection
+from penstock.storage.mongo.documents import batch_documents, message_document, to_message
+from penstock.storage.mongo.mirror import (
+    MARK_SECONDS,
+    PASS_SECONDS,
+    SWEEP_SECONDS,
+    Mirror,
+    is_recorded,
+    source_of,
+)
+from penstock.storage.mongo.recovery import recover
+from penstock.storage.mongo.writer import Writer
+
+__all__ = ["ArchiveMode", "ArchivedStore"]
+
+logger = logging.getLogger(__name__)
+
+ArchiveMode = Literal["sync", "async"]
+T = TypeVar("T")
+
+_CLOSE_SECONDS = 10.0
+
+
+class ArchivedStore:
+    """Delegates the contract to the hot store, and keeps the record."""
+
+    def __init__(
+        self, hot: HotStore, archive: Archive, identity: str, mode: ArchiveMode = "sync"
+    ) -> None:
+        self._hot = hot
+        self._archive = archive
+        self._identity = identity
+        self._mode = mode
+        self._writer = Writer(archive)
+        self._mirror = Mirror(hot, archive)
+        self.recovered = Recovered(restored={}, archived={})
+        self._turn = asyncio.Lock()
+        self._ticker: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, hot: HotStore, url: str, mode: ArchiveMode = "sync") -> ArchivedStore:
+        """Rebuilds the hot store first, if it has lost anything: `recovered` says what.
+
+        Raises `StoreUnavailable` when there is no MongoDB at that address. The hot store is closed
+        with this one, and when this cannot be opened.
+        """
+        archive = None
+        try:
+            archive = Archive(Connection(url))
+            identity = await archive.identity(f"{SystemRandom().getrandbits(128):032x}")
+            store = cls(hot, archive, identity, mode)
+            store.recovered = await store.recover()
+        except BaseException:
+            if archive is not None:
+                await archive.close()
+            await hot.close()
+            raise
+        return store
+
+    async def recover(self) -> Recovered:
+        """Rebuild what the hot store has lost, and archive what it has that the record has not."""
+        recovered = await recover(self._hot, self._archive, self._identity)
+        if recovered.restored or recovered.archived:
+            await self._mirror.copy_all()
+        return recovered
+
+    @property
+    def durability(self) -> base.Durability:
+        return "replicated" if self._mode == "sync" else self._hot.durability
+
+    @property
+    def problem(self) -> str | None:
+        return self._hot.problem or self._archive.problem
+
+    async def define(self, change: base.Change) -> None:
+        self._writer.check_room()
+        async with self._turn:
+            await self._check_whole()
+            if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
+                gone = asyncio.Event()
+                defining = asyncio.ensure_future(self._mirror.delete(change, gone))
+                await gone.wait()
+            else:
+                defining = asyncio.ensure_future(self._hot.define(change))
+                await asyncio.sleep(0)  # it has its place in the hot store's own line
+        await defining
+        if isinstance(change, base.DeleteQueue):
+            return
+        self._mirror.touch(change.queue)
+        await self._mirror.copy(source_of(change.queue))
+        if isinstance(change, base.PurgeQueue):
+            await self._mirror.purge(change.queue)
+
+    async def _check_whole(self) -> None:
+        """A queue that waits to be rebuilt must not be made anew."""
+        if not await self._hot.is_complete(self._identity):
+            await self.recover()
+
+    async def _whole(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """A queue that is not there may be one that the hot store has lost."""
+        try:
+            return await ask()
+        except QueueNotFound:
+            if await self._hot.is_complete(self._identity):
+                raise
+            await self.recover()
+            return await ask()
+
+    # Messages.
+
+    async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
+        self._writer.check_room()
+        result = await self._whole(lambda: self._hot.publish(queue, batch))
+        written = self._writer.add(queue, batch_documents(queue, batch, result))
+        if self._mode == "async":
+            return result
+        try:
+            await asyncio.shield(written)
+            if result.duplicates:
+                await self._add_missing(queue, result)
+        except IndexTaken as exc:
+            await self.recover()
+            raise StoreUnavailable(
+                "Redis had lost messages and was rebuilt, this publish with it: try again"
+            ) from exc
+        result.durability = "replicated"
+        return result
+
+    async def _add_missing(self, queue: str, result: PublishResult) -> None:
+        """The first publish of a duplicate may have died before it was archived."""
+        ids = await self._archive.missing(queue, set(result.duplicates.values()))
+        if ids:
+            found = [message for message in await self._hot.find(queue, ids) if message]
+            await self._writer.add(queue, [message_document(message) for message in found])
+
+    def _given(self, queue: str, subscription: str, deliveries: Sequence[Delivery]) -> None:
+        if deliveries:
+            self._mirror.touch(queue)
+            if subscription == DEFAULT_SUBSCRIPTION:
+                self._mirror.note(queue, deliveries)
+
+    async def receive(
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
+        given = await self._whole(
+            lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
+        )
+        self._given(queue, subscription, given)
+        return given
+
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
+        given = await self._whole(
+            lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
+        )
+        self._given(queue, subscription, given)
+        return given
+
+    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+        given = await self._whole(lambda: self._hot.ask_again(queue, subscription, index))
+        self._given(queue, subscription, [given])
+        return given
+
+    async def settle(
+        self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
+    ) -> list[list[Outcome]]:
+        outcomes = await self._whole(lambda: self._hot.settle(queue, subscription, settlements))
+        self._mirror.touch(queue)
+        return outcomes
+
+    # Reading.
+
+    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
+        return await self._whole(lambda: self._hot.read(queue, start, limit))
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        return await self._whole(lambda: self._hot.scan(queue, start, stop, most_bytes))
+
+    async def view(
+        self, queue: str, subscription: str, settled: bool | None, limit: int
+    ) -> list[ViewedMessage]:
+        """Consumed messages that the hot store has let go of come from the record.
+
+        While MongoDB is away there are only those of the hot store.
+        """
+        hot = await self._whole(lambda: self._hot.view(queue, subscription, settled, limit))
+        if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
+            return hot
+        try:
+            salt = await self._archive.salt(queue)
+            if salt is None:
+                return hot
+            documents = await self._archive.consumed(queue, salt, limit)
+        except StorageError as exc:
+            logger.warning("consumed messages of %s could not be looked up: %s", queue, exc)
+            return hot
+        known = {one.message.index for one in hot}
+        merged = hot + [
+            ViewedMessage(
+                message=to_message(queue, document),
+                is_settled=True,
+                deliveries=document["deliveryCount"],
+                leased_until_ns=None,
+            )
+            for document in documents
+            if document["index"] not in known
+        ]
+        return sorted(merged, key=lambda one: one.message.index)[:limit]
+
+    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
+        return await self._whole(lambda: self._hot.find(queue, ids))
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        return await self._whole(lambda: self._hot.stats(queue))
+
+    # Dead letters and dependencies.
+
+    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
+        return await self._whole(lambda: self._hot.dead_letters(queue, start, limit))
+
+    async def redrive(
+        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
+    ) -> int:
+        count = await self._whole(lambda: self._hot.redrive(queue, action, ids))
+        self._mirror.touch(queue)
+        return count
+
+    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+        await self._whole(lambda: self._hot.release(queue, subscription, indexes))
+        self._mirror.touch(queue)
+
+    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
+        return await self._whole(lambda: self._hot.held(queue, subscription, limit))
+
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        return await self._whole(lambda: self._hot.blockers(queue, subscription, indexes))
+
+    # Waiting and time.
+
+    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+        return await self._whole(lambda: self._hot.wait(queue, subscription, timeout_seconds))
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> News:
+        return await self._whole(
+            lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
+        )
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        return await self._hot.callbacks()
+
+    async def tick(self) -> None:
+        """Do what is due now; the record follows."""
+        await self._hot.tick()
+        await self.copy_all()
+
+    async def copy_changed(self) -> None:
+        """Bring the record up to what this server has changed."""
+        await self._mirror.copy_changed()
+
+    async def copy_all(self) -> None:
+        """Bring the record up to what is, whoever changed it."""
+        if await self._archive.names() - set(await self._hot.names()):
+            await self.recover()
+        await self._mirror.copy_all()
+
+    async def sweep(self) -> None:
+        """Remove from the record what is too old, where MongoDB does not by itself."""
+        await self._mirror.sweep()
+
+    def start_ticking(self) -> None:
+        """Do all of this regularly until the store is closed."""
+        self._ticker = asyncio.get_running_loop().create_task(self._tick_forever())
+
+    async def _tick_forever(self) -> None:
+        next_pass = next_sweep = 0.0
+        is_behind = False
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(MARK_SECONDS)
+            now = loop.time()
+            try:
+                if self._archive.problem is not None:
+                    await self._archive.ping()
+                await self._check_whole()
+                await self._mirror.copy_changed()
+                # Whichever server comes first does it; nobody gives the lock back.
+                if now >= next_pass and await self._hot.lock("archive-pass", PASS_SECONDS):
+                    next_pass = now + PASS_SECONDS
+                    await self.copy_all()
+                if now >= next_sweep and await self._hot.lock("archive-sweep", SWEEP_SECONDS):
+                    next_sweep = now + SWEEP_SECONDS
+                    await self._mirror.sweep()
+            except PenstockError as exc:
+                if not is_behind:
+                    logger.error("the archive is behind: %s", exc)
+                is_behind = True
+            except Exception:
+                logger.exception("the regular work of the archive failed")
+            else:
+                if is_behind:
+                    logger.info("the archive has caught up")
+                is_behind = False
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # Shielded: it comes to its end whether or not this caller waits for it.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._ticker is not None:
+            self._ticker.cancel()
+            await asyncio.gather(self._ticker, return_exceptions=True)
+        await self._writer.finish(_CLOSE_SECONDS)
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await self._mirror.copy_changed()
+        except (PenstockError, TimeoutError) as exc:
+            logger.error("the archive is behind: %s", exc)
+        await self._hot.close()
+        await self._archive.close()

@@ -1,0 +1,111 @@
+"""Inserts of one server: what arrives while one is on its way joins the next.
+
+A document that could not be written stays here and is tried again until it is: the hot store has
+its message, so the record must have it too. There is a bound, behind which publishes are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from penstock.errors import StorageError, StoreUnavailable
+from penstock.storage.mongo.archive import Archive, IndexTaken
+from penstock.storage.mongo.connection import Document
+
+__all__ = ["Writer"]
+
+logger = logging.getLogger(__name__)
+
+MOST_DOCUMENTS = 100_000
+_MOST_AT_ONCE = 10_000
+_RETRY_SECONDS = 0.5
+
+Call = tuple[Sequence[Document], asyncio.Future[None]]
+
+
+class Writer:
+    """A line of calls for each queue that has any."""
+
+    def __init__(self, archive: Archive, most: int = MOST_DOCUMENTS) -> None:
+        self._archive = archive
+        self._most = most
+        self._lines: dict[str, list[Call]] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.unwritten = 0
+
+    def check_room(self) -> None:
+        """Raises `StoreUnavailable`, before anything is published."""
+        if self._archive.problem is not None:
+            raise StoreUnavailable(self._archive.problem)
+        if self.unwritten >= self._most:
+            raise StoreUnavailable(
+                f"{self.unwritten} messages wait to be archived, which is the limit: try again"
+            )
+
+    def add(self, queue: str, documents: Sequence[Document]) -> asyncio.Future[None]:
+        """Done when they are in the record; fails when they are not there yet."""
+        loop = asyncio.get_running_loop()
+        written: asyncio.Future[None] = loop.create_future()
+        # Who does not wait for it is not to be told.
+        written.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.unwritten += len(documents)
+        self._lines.setdefault(queue, []).append((documents, written))
+        if queue not in self._tasks:
+            self._tasks[queue] = loop.create_task(self._work_off(queue))
+        return written
+
+    async def _work_off(self, queue: str) -> None:
+        try:
+            while calls := self._take(queue):
+                documents = [document for part, _ in calls for document in part]
+                await self._write(queue, documents, [written for _, written in calls])
+                self.unwritten -= len(documents)
+        finally:
+            del self._tasks[queue]
+
+    def _take(self, queue: str) -> list[Call]:
+        line = self._lines.pop(queue, [])
+        count = 0
+        for at, (documents, _) in enumerate(line):
+            count += len(documents)
+            if at and count > _MOST_AT_ONCE:
+                self._lines[queue] = line[at:]
+                return line[:at]
+        return line
+
+    async def _write(
+        self, queue: str, documents: list[Document], answers: list[asyncio.Future[None]]
+    ) -> None:
+        while True:
+            try:
+                await self._archive.insert(queue, documents)
+            except StoreUnavailable as exc:
+                _fail(answers, exc)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            except (StorageError, IndexTaken) as exc:
+                logger.error("messages of %s could not be archived: %s", queue, exc)
+                _fail(answers, exc)
+            for answer in answers:
+                if not answer.done():
+                    answer.set_result(None)
+            return
+
+    async def finish(self, timeout_seconds: float) -> None:
+        """All that was accepted is in the record, or the time was up."""
+        tasks = list(self._tasks.values())
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=timeout_seconds)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if self.unwritten:
+            logger.error("%d messages are not in the archive", self.unwritten)
+
+
+def _fail(answers: list[asyncio.Future[None]], error: StorageError) -> None:
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(type(error)(str(error)))

@@ -1,0 +1,182 @@
+"""News between servers, by Pub/Sub: long polls cost nothing until there is something for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from penstock.errors import StoreUnavailable
+
+__all__ = ["Channels", "Waiter"]
+
+logger = logging.getLogger(__name__)
+
+# How often a quiet connection is looked after: a ping, and channels that nobody needs any more.
+_CARE_SECONDS = 15.0
+_RETRY_SECONDS = 0.2
+_SUBSCRIBE_SECONDS = 5.0
+
+
+class Waiter:
+    """Somebody who waits for news of one subscription."""
+
+    __slots__ = ("future",)
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_woken(self) -> bool:
+        return self.future.done() and not self.future.cancelled()
+
+    def wake(self) -> bool:
+        """False if there was no need."""
+        if self.future.done():
+            return False
+        self.future.set_result(None)
+        return True
+
+
+# Who waits for something to receive waits by subscription; who watches waits by itself.
+_WATCHERS = None
+
+
+class _Channel:
+    """One queue's news, and who waits for them by subscription."""
+
+    __slots__ = ("is_idle", "lines", "subscribed")
+
+    def __init__(self) -> None:
+        self.lines: dict[str | None, deque[Waiter]] = {}
+        self.subscribed = asyncio.Event()
+        self.is_idle = False
+
+    def wake(self, count: int | None) -> None:
+        """On every subscription the first ``count`` who wait, or all; and all who watch."""
+        for subscription, line in self.lines.items():
+            left = len(line) if count is None or subscription is _WATCHERS else count
+            while line and left > 0:
+                left -= line.popleft().wake()
+
+
+class Channels:
+    """One connection that listens, made when somebody waits for the first time."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._channels: dict[str, _Channel] = {}
+        self._pubsub: PubSub | None = None
+        self._listener: asyncio.Task[None] | None = None
+        self._additions: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def waiter(self, name: str, subscription: str | None) -> AsyncIterator[Waiter]:
+        """In line for the news of a channel. What comes after this was entered is not missed.
+
+        Without a subscription one sees all news, and takes them from nobody.
+        """
+        channel = self._channels.get(name)
+        if channel is None:
+            channel = self._channels[name] = _Channel()
+            # Not by who came first, who may give up in the middle of it.
+            self._subscribe(name)
+        channel.is_idle = False
+        waiter = Waiter()
+        line = channel.lines.setdefault(subscription, deque())
+        line.append(waiter)
+        try:
+            await self._subscribed(channel)
+            yield waiter
+        except BaseException:
+            if waiter.is_woken and line:
+                line.popleft().wake()  # it was woken, but will not come: another one may
+            raise
+        finally:
+            with suppress(ValueError):
+                line.remove(waiter)
+            if not line and channel.lines.get(subscription) is line:
+                del channel.lines[subscription]
+
+    async def _subscribed(self, channel: _Channel) -> None:
+        if channel.subscribed.is_set():
+            return
+        try:
+            async with asyncio.timeout(_SUBSCRIBE_SECONDS):
+                await channel.subscribed.wait()
+        except TimeoutError as exc:
+            raise StoreUnavailable("Redis is away: try again shortly") from exc
+
+    def _subscribe(self, name: str) -> None:
+        loop = asyncio.get_running_loop()
+        if self._listener is None:
+            self._listener = loop.create_task(self._listen_forever())
+        elif self._pubsub is not None:
+            task = loop.create_task(self._add(self._pubsub, name))
+            self._additions.add(task)
+            task.add_done_callback(self._additions.discard)
+
+    async def _add(self, pubsub: PubSub, name: str) -> None:
+        with suppress(RedisError, OSError):  # the listener notices, and subscribes to all
+            await pubsub.subscribe(name)
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except (RedisError, OSError) as exc:
+                logger.warning("news from Redis were cut off: %s", exc)
+            self._pubsub = None
+            # What was told meanwhile is lost, so everybody looks.
+            for channel in self._channels.values():
+                channel.subscribed.clear()
+            self.wake_all()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _listen(self) -> None:
+        async with self._redis.pubsub() as pubsub:
+            await pubsub.connect()
+            self._pubsub = pubsub
+            if self._channels:
+                await pubsub.subscribe(*self._channels)
+            while True:
+                message = await pubsub.get_message(timeout=_CARE_SECONDS)
+                if message is None:
+                    await self._take_care(pubsub)
+                    continue
+                channel = self._channels.get(message["channel"].decode())
+                if channel is None:
+                    continue
+                if message["type"] == "subscribe":
+                    channel.subscribed.set()
+                elif message["type"] == "message":
+                    data = message["data"]
+                    channel.wake(None if data == b"*" else int(data))
+
+    async def _take_care(self, pubsub: PubSub) -> None:
+        await pubsub.ping()
+        idle = [name for name, channel in self._channels.items() if channel.is_idle]
+        for channel in self._channels.values():
+            channel.is_idle = not channel.lines
+        for name in idle:
+            del self._channels[name]
+            await pubsub.unsubscribe(name)
+
+    def wake_all(self) -> None:
+        for channel in self._channels.values():
+            channel.wake(None)
+
+    async def close(self) -> None:
+        tasks = [*self._additions, *([self._listener] if self._listener else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for channel in self._channels.values():
+            channel.subscribed.set()  # who waits for that finds the store closed
+        self.wake_all()

@@ -1,0 +1,185 @@
+"""What a server knows of a queue: its settings and subscriptions, at one version.
+
+A server keeps what it has learned, and names the version in every step. A script refuses a step
+whose version is not the queue's, so that no decision is ever made on outdated definitions; the
+server then learns anew and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.filters import Filter, compile_filter
+from penstock.errors import SubscriptionNotFound
+
+__all__ = [
+    "Feed",
+    "QueueDefinition",
+    "ReaderDefinition",
+    "config_text",
+    "microseconds",
+    "parse_definition",
+    "queue_fields",
+    "reader_fields",
+]
+
+_to_json = msgspec.json.Encoder().encode
+_queue_config = msgspec.json.Decoder(QueueConfig).decode
+_secrets = msgspec.json.Decoder(tuple[str, ...]).decode
+_reader_config = msgspec.json.Decoder(SubscriptionConfig).decode
+
+Field = str | int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Feed:
+    """A filter that publishers apply. Its key is a subscription, or ``+id`` of one to come."""
+
+    key: str
+    filter: Filter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReaderDefinition:
+    """A subscription. The matches of its filter are known from index `since` on."""
+
+    name: str
+    id: int
+    config: SubscriptionConfig
+    since: int
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueDefinition:
+    """A queue. `source` is the queue whose dead letters it holds, `message_salt` that of ids."""
+
+    name: str
+    key: str
+    version: str
+    id: int
+    salt: int
+    message_salt: int
+    source: str | None
+    config: QueueConfig
+    readers: dict[str, ReaderDefinition]
+    feeds: list[Feed]
+
+    def reader(self, name: str) -> ReaderDefinition:
+        """Raises `SubscriptionNotFound`."""
+        found = self.readers.get(name)
+        if found is None:
+            raise SubscriptionNotFound(
+                f"queue {self.name!r} has no subscription {name!r}; "
+                f"it has: {', '.join(sorted(self.readers)) or 'none'}"
+            )
+        return found
+
+    @property
+    def next_version(self) -> str:
+        number = int(self.version.partition(".")[2])
+        return f"{self.id}.{number + 1}"
+
+    @property
+    def graph(self) -> dict[str, tuple[str, ...]]:
+        """Which subscription waits for which."""
+        return {reader.name: reader.config.after for reader in self.readers.values()}
+
+
+def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
+    """From what `describe.lua` answers."""
+    version, id, salt, source, source_salt, config, pending, found = answer
+    readers = [
+        ReaderDefinition(
+            name=reader.decode(),
+            id=int(reader_id),
+            config=_reader_config(reader_config),
+            since=int(since or 0),
+            secrets=_secrets(secrets),
+        )
+        for reader, reader_id, reader_config, since, secrets in found
+    ]
+    texts = [(reader.name, reader.config.filter) for reader in readers]
+    if pending:
+        texts += [(f"+{feed}", text) for feed, text, _ in msgspec.json.decode(pending)]
+    compiled: dict[str, Filter] = {}
+    feeds = []
+    for feed, text in texts:
+        if text is not None:
+            if text not in compiled:
+                compiled[text] = compile_filter(text)
+            feeds.append(Feed(key=feed, filter=compiled[text]))
+    return QueueDefinition(
+        name=name,
+        key=key,
+        version=version.decode(),
+        id=int(id),
+        salt=int(salt),
+        message_salt=int(source_salt or salt),
+        source=source.decode() if source else None,
+        config=_queue_config(config),
+        readers={reader.name: reader for reader in readers},
+        feeds=feeds,
+    )
+
+
+def config_text(config: QueueConfig | SubscriptionConfig) -> str:
+    return _to_json(config).decode()
+
+
+def microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _optional_time(seconds: float | None) -> Field:
+    return "" if seconds is None else microseconds(seconds)
+
+
+def _optional(value: int | None) -> Field:
+    # What does not fit a double is beyond any count; a script reads it as the nearest one.
+    return "" if value is None else value
+
+
+def _flag(value: bool) -> Field:
+    return "1" if value else ""
+
+
+def queue_fields(config: QueueConfig) -> list[Field]:
+    """Name, value, name, value: the settings as scripts read them, and as they were given."""
+    return [
+        *("config", config_text(config)),
+        *("fifo", _flag(config.fifo)),
+        *("max_messages", _optional(config.max_messages)),
+        *("max_bytes", _optional(config.max_bytes)),
+        *("retention", _optional_time(config.retention_seconds)),
+        *("retention_messages", _optional(config.retention_messages)),
+        *("retention_bytes", _optional(config.retention_bytes)),
+        *("retain", _flag(config.retain_unsettled)),
+        *("ttl", _optional_time(config.message_ttl_seconds)),
+        *("dedup", microseconds(config.dedup_window_seconds)),
+    ]
+
+
+def reader_fields(config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Field]:
+    backoff = config.backoff
+    is_growing = backoff.kind == "exponential"
+    return [
+        *("config", config_text(config)),
+        *("filter", _flag(config.filter is not None)),
+        *("parents", " ".join(config.after)),
+        *("on_dead", config.on_dead_parent),
+        *("lease", _optional_time(config.lease_seconds)),
+        *("max_in_flight", config.max_in_flight),
+        *("max_deliveries", _optional(config.max_deliveries)),
+        *("paused", _flag(config.paused)),
+        *("backoff_base", microseconds(backoff.base_seconds)),
+        *("backoff_factor", repr(float(backoff.factor)) if is_growing else ""),
+        *("backoff_max", microseconds(backoff.max_seconds)),
+        *("jitter", repr(float(backoff.jitter))),
+        *("secrets", msgspec.json.encode(secrets).decode()),
+    ]

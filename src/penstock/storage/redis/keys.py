@@ -1,0 +1,37 @@
+"""How keys are named. All keys of a queue and of its dead letters are in one slot of a cluster."""
+
+from __future__ import annotations
+
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+
+__all__ = ["Keys"]
+
+
+class Keys:
+    """`prefix` keeps several installations in one Redis apart."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    @property
+    def queues(self) -> str:
+        """The names of all queues but those of dead letters, which their queues tell."""
+        return f"{self.prefix}:queues"
+
+    @property
+    def archive(self) -> str:
+        """The archive whose record is all here; without it Redis has lost something, or all."""
+        return f"{self.prefix}:archive"
+
+    def lock(self, name: str) -> str:
+        """Held by the server that does what one of them must do alone."""
+        return f"{self.prefix}:lock:{name}"
+
+    def queue(self, name: str) -> str:
+        """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""
+        source = name.removesuffix(DEAD_LETTER_SUFFIX)
+        return f"{self.prefix}:{{{source}}}{name[len(source) :]}"
+
+    def news(self, name: str) -> str:
+        """The channel that says when something may be deliverable."""
+        return f"{self.queue(name)}:news"

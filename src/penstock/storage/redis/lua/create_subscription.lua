@@ -1,0 +1,70 @@
+#!lua
+-- Makes a subscription.
+--
+-- KEYS[1]  the queue's hash; makes the subscription's keys and its consumer group, writes what the
+--          subscriptions that it waits for or that wait for it need
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the version that follows
+-- ARGV[4]  the name
+-- ARGV[5]  packed: fields of the subscription
+-- ARGV[6]  kind of the start position: earliest, latest, index or time
+-- ARGV[7]  its value
+-- ARGV[8]  the id under which its filter was reserved, or nothing
+-- ARGV[9]  packed: {the index from which on its matches are known, older matches as bounds}
+-- Answers  ok; exists; or unreserved if the filter was given up meanwhile
+-- uses: runs queue reader letters time family
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local name, fields = ARGV[4], cmsgpack.unpack(ARGV[5])
+for _, other in ipairs(words(q.subs)) do
+  if other == name then
+    return {'exists'}
+  end
+end
+local start = resolve_start(q, ARGV[6], ARGV[7])
+local since, bounds = start, {}
+if ARGV[8] ~= '' then
+  local pending = cjson.decode(redis.call('HGET', q.key, 'pending') or '[]')
+  local kept, is_reserved = {}, false
+  for _, one in ipairs(pending) do
+    if one[1] == ARGV[8] then
+      is_reserved = true
+    else
+      kept[#kept + 1] = one
+    end
+  end
+  if not is_reserved then
+    return {'unreserved'}
+  end
+  redis.call('HSET', q.key, 'pending', #kept > 0 and cjson.encode(kept) or '[]')
+  local found = cmsgpack.unpack(ARGV[9])
+  since, bounds = found[1], found[2]
+  local key = q.key .. ':f:' .. ARGV[8] .. ':matched'
+  if redis.call('EXISTS', key) == 1 then
+    redis.call('RENAME', key, q.key .. ':s:' .. name .. ':matched')
+  end
+end
+-- It begins without parents; linking it makes it wait.
+local own, parents = {'since', text(since)}, {}
+for at = 1, #fields, 2 do
+  if fields[at] == 'parents' then
+    parents = words(fields[at + 1])
+  else
+    own[#own + 1] = fields[at]
+    own[#own + 1] = fields[at + 1]
+  end
+end
+look_again(q, start)
+local s = make_reader(q, name, own, start)
+put(q, 'version', ARGV[3])
+add_matches(s, bounds)
+count_matches(q, s, start)
+place(q, s, start, q.next)
+link(q, {[name] = parents})
+cascade(q, s)
+tell(q)
+finish()
+return {'ok'}

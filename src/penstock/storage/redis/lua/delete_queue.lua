@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- Deletes a queue with its messages, subscriptions and dead letters.
+--
+-- KEYS[1]  the queue's hash; removes it and all keys that begin with its name
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- Answers  ok
+-- uses: runs queue reader family
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local queues = {q}
+if q.dlq ~= '' then
+  queues[2] = load_queue(q.key .. '-dlq')
+end
+for _, one in ipairs(queues) do
+  for _, name in ipairs(words(one.subs)) do
+    drop_keys(one.key .. ':s:' .. name, READER_KEYS)
+  end
+  drop_keys(one.key, QUEUE_KEYS)
+  redis.call('PUBLISH', one.key .. ':news', '*')
+end
+return {'ok'}

@@ -1,0 +1,45 @@
+#!lua flags=allow-oom
+-- Deletes a subscription. What waited for it alone is released.
+--
+-- KEYS[1]  the queue's hash; removes the subscription's keys and its consumer group, writes those of
+--          the subscriptions that waited for it
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the version that follows
+-- ARGV[4]  the subscription
+-- ARGV[5]  packed: the new config of each subscription that waited for it
+-- Answers  ok
+-- uses: runs queue reader letters time family
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local configs, wanted = cmsgpack.unpack(ARGV[5]), {}
+local names = {}
+for _, name in ipairs(words(q.subs)) do
+  if name ~= ARGV[4] then
+    names[#names + 1] = name
+  end
+end
+put(q, 'subs', table.concat(names, ' '))
+put(q, 'version', ARGV[3])
+for name, config in pairs(configs) do
+  local child, parents = load_reader(q, name), {}
+  put(child, 'config', config)
+  for _, parent in ipairs(child.parent_names) do
+    if parent ~= ARGV[4] then
+      parents[#parents + 1] = parent
+    end
+  end
+  wanted[name] = parents
+end
+link(q, wanted)
+drop_keys(q.key .. ':s:' .. ARGV[4], READER_KEYS)
+redis.call('XGROUP', 'DESTROY', q.stream, ARGV[4])
+drop_stragglers(q, 0, q.first)
+for name in pairs(configs) do
+  cascade(q, load_reader(q, name))
+end
+tell(q)
+finish()
+return {'ok'}

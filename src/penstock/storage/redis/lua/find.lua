@@ -1,0 +1,22 @@
+#!lua flags=no-writes
+-- Finds messages by index and time of creation, which is what an id carries.
+--
+-- KEYS[1]  the queue's hash; reads its :stream and :stragglers
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  packed: {index, created in milliseconds, ...}
+-- Answers  ok, and of each the entry or nothing
+-- uses: runs queue
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local wanted, found = cmsgpack.unpack(ARGV[3]), {}
+for at = 1, #wanted, 2 do
+  local entry = holds(q, wanted[at]) and entry_at(q, wanted[at])
+  if entry and math.floor(tonumber(entry_field(entry, 't')) / 1000) ~= wanted[at + 1] then
+    entry = nil
+  end
+  found[#found + 1] = entry or {}
+end
+return {'ok', found}

@@ -1,0 +1,23 @@
+#!lua flags=no-writes
+-- Reads the dead letters of a queue that nobody has taken.
+--
+-- KEYS[1]  the hash of the queue; reads <queue>-dlq:letters and <queue>-dlq:stream
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the first index among the letters
+-- ARGV[4]  how many at most
+-- Answers  ok, entries
+-- uses: runs queue
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local start, indexes = tonumber(ARGV[3]), {}
+for _, member in ipairs(redis.call('HKEYS', q.key .. '-dlq:letters')) do
+  local index = tonumber(member)
+  if index >= start then
+    indexes[#indexes + 1] = index
+  end
+end
+local letters = {stream = q.key .. '-dlq:stream'}
+return {'ok', entries_of(letters, cut(runs_of(indexes), tonumber(ARGV[4])))}

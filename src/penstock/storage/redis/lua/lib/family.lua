@@ -1,0 +1,120 @@
+-- Which subscriptions wait for which, and what a change of that means for their messages.
+
+local function join(names)
+  return table.concat(names, ' ')
+end
+
+local function drop_keys(key, suffixes)
+  local keys = {}
+  for at, suffix in ipairs(suffixes) do
+    keys[at] = key .. suffix
+  end
+  redis.call('UNLINK', unpack(keys))
+end
+
+-- Wait for these from now on. What was delivered before stays as it is; what never was waits for
+-- all of them, and what waited only for a former one is opened.
+local function rewire(q, s, parents)
+  if #parents == 0 and #s.parent_names == 0 then
+    return
+  end
+  local given = {}
+  land(s)
+  for _, member in ipairs(redis.call('ZRANGE', s.key .. ':leases', 0, -1)) do
+    given[#given + 1] = {tonumber(member), true}
+  end
+  local waits = {}
+  for _, member in ipairs(redis.call('HKEYS', s.key .. ':tries')) do
+    local index = tonumber(member)
+    if was_tried(s, index) and not is_leased(s, index) then
+      given[#given + 1] = {index, false}
+      waits[index] = redis.call('ZSCORE', s.key .. ':waiting', member)
+    end
+  end
+  table.sort(given, function(one, other) return one[1] < other[1] end)
+  drop_keys(s.key, {':opened', ':ready', ':heads', ':line', ':waiting'})
+  if redis.call('EXISTS', s.key .. ':settled') == 1 then
+    redis.call('COPY', s.key .. ':settled', s.key .. ':opened')
+  end
+  for _, run in ipairs(runs_within(s.key .. ':dead', 0, q.next)) do
+    -- A replay brings it back, and then it waits for these parents too.
+    runs_discard(s.key .. ':opened', run[1], run[2])
+  end
+  for _, one in ipairs(given) do
+    local index, leased = one[1], one[2]
+    runs_add(s.key .. ':opened', index, index + 1)
+    local _, _, group = special_of(q, index)
+    if group ~= '' then
+      if redis.call('HSETNX', s.key .. ':heads', group, text(index)) == 0 then
+        redis.call('ZADD', s.key .. ':line', 0, line_member(group, index))
+      end
+    end
+    if not leased then
+      if waits[index] then
+        redis.call('ZADD', s.key .. ':waiting', waits[index], text(index))
+      else
+        make_ready(q, s, index)
+      end
+    end
+  end
+  put(s, 'parents', join(parents))
+  s.parent_names = parents
+  -- Whatever it has is put into `ready` now; a plain one goes on with what comes later.
+  s.plain = false
+  parents_passed(q, s, 0, q.next)
+  s.plain = not s.filtered and #parents == 0
+  if #parents == 0 then
+    put(s, 'top', math.max(s.top, q.next))
+    put(s, 'reach', math.max(s.reach, q.next))
+    put(s, 'walk', q.next)
+    put(s, 'passed', q.next)
+    s.moved = true
+  end
+end
+
+-- Make parents and children of the subscriptions what `wanted` says of some of them.
+local function link(q, wanted)
+  local children, has_dependents = {}, false
+  for _, s in ipairs(each_reader(q)) do
+    local parents = wanted[s.name] or s.parent_names
+    if join(parents) ~= join(s.parent_names) then
+      rewire(q, s, parents)
+    end
+    for _, parent in ipairs(parents) do
+      children[parent] = children[parent] or {}
+      table.insert(children[parent], s.name)
+      has_dependents = true
+    end
+  end
+  for _, s in ipairs(each_reader(q)) do
+    local own = join(children[s.name] or {})
+    if own ~= s.children then
+      put(s, 'children', own)
+    end
+  end
+  put(q, 'dependents', has_dependents and '1' or '')
+end
+
+-- The index that a start position means now.
+local function resolve_start(q, kind, value)
+  if kind == 'earliest' then
+    return q.first
+  elseif kind == 'latest' then
+    return q.next
+  elseif kind == 'index' then
+    return math.min(math.max(tonumber(value), q.first), q.next)
+  end
+  return search(q, 't', tonumber(value))
+end
+
+-- Old matches of a filter, as flat bounds, noted for a subscription.
+local function add_matches(s, bounds)
+  for at = 1, #bounds, 2 do
+    runs_add(s.key .. ':matched', bounds[at], bounds[at + 1])
+  end
+end
+
+local function count_matches(q, s, start)
+  put(s, 'matched_total', s.filtered
+    and runs_count(runs_within(s.key .. ':matched', start, q.next)) or 0)
+end

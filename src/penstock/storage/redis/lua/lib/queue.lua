@@ -1,0 +1,291 @@
+-- A queue as the scripts see it. KEYS[1] is the hash of the queue; all its other keys begin with
+-- that name, so they are in one slot of a cluster. docs/redis.md lists them.
+
+-- How many messages one call moves on account of time, so that no call keeps redis for long.
+local MOST_AT_ONCE = 10000
+-- The most arguments a command is given at a time: unpack() has its limit.
+local MOST_ARGUMENTS = 4000
+-- How many old unsettled messages are kept aside so that retention can pass them.
+local MAX_STRAGGLERS = 10000
+
+-- All keys of a queue, after its name, without those of its subscriptions.
+local QUEUE_KEYS = {
+  '', ':stream', ':odd', ':special', ':expires', ':expiring', ':forever', ':dedup', ':requests',
+  ':dedup_times', ':stragglers', ':pins', ':letters',
+}
+local QUEUE_NUMBERS = {
+  'next', 'first', 'bytes', 'now', 'ttl_checked', 'max_messages', 'max_bytes', 'ttl', 'dedup',
+  'retention', 'retention_messages', 'retention_bytes',
+}
+local QUEUE_TEXTS = {
+  'id', 'version', 'fifo', 'retain', 'source', 'subs', 'dependents', 'odd', 'expires', 'dlq',
+}
+local QUEUE_FIELDS = {}
+for _, name in ipairs(QUEUE_NUMBERS) do QUEUE_FIELDS[#QUEUE_FIELDS + 1] = name end
+for _, name in ipairs(QUEUE_TEXTS) do QUEUE_FIELDS[#QUEUE_FIELDS + 1] = name end
+
+local function words(line)
+  local found = {}
+  for word in string.gmatch(line or '', '%S+') do
+    found[#found + 1] = word
+  end
+  return found
+end
+
+-- Everything loaded that may have changes to save, and channels that have news.
+local changed, news = {}, {}
+
+local function load_hash(key, fields, numbers)
+  local values = redis.call('HMGET', key, unpack(fields))
+  local found = {key = key, unsaved = {}}
+  for at, name in ipairs(fields) do
+    local value = values[at] or ''
+    if at <= numbers then
+      found[name] = tonumber(value)
+    else
+      found[name] = value
+    end
+  end
+  changed[#changed + 1] = found
+  return found
+end
+
+local function load_queue(key)
+  local q = load_hash(key, QUEUE_FIELDS, #QUEUE_NUMBERS)
+  if q.id ~= '' then
+    q.stream = key .. ':stream'
+    q.readers = {}
+    return q
+  end
+end
+
+-- Changes a field. It is written when the script saves; every script that changes anything does.
+local function put(object, name, value)
+  object[name] = value
+  object.unsaved[name] = value
+end
+
+local function save()
+  for _, object in ipairs(changed) do
+    local fields = {}
+    for name, value in pairs(object.unsaved) do
+      fields[#fields + 1] = name
+      fields[#fields + 1] = type(value) == 'number' and text(value) or value
+    end
+    if #fields > 0 then
+      redis.call('HSET', object.key, unpack(fields))
+      object.unsaved = {}
+    end
+    if object.counts then
+      for name, count in pairs(object.counts) do
+        redis.call('HINCRBY', object.key, name, text(count))
+      end
+      object.counts = {}
+    end
+  end
+  for channel, count in pairs(news) do
+    redis.call('PUBLISH', channel, count)
+  end
+end
+
+-- Tell those who wait that something may be deliverable: as many of them as there are messages.
+local function tell(q, count)
+  local channel = q.key .. ':news'
+  if news[channel] ~= '*' then
+    news[channel] = count or '*'
+  end
+end
+
+-- Redis's own time in microseconds, or the one given by a test; it never runs backwards.
+local function set_time(q, given)
+  local now
+  if given ~= '' then
+    now = tonumber(given)
+  else
+    local time = redis.call('TIME')
+    now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+  end
+  if now > q.now then
+    put(q, 'now', now)
+  end
+end
+
+-- How a script begins that works on what its caller knows of the queue: ARGV[1] is the time of a
+-- test or nothing, ARGV[2] the version of the definitions. nil and the answer if there is no such
+-- queue, or its definitions have changed.
+local function begin()
+  local q = load_queue(KEYS[1])
+  if not q then
+    return nil, {'gone'}
+  end
+  if q.version ~= ARGV[2] then
+    return nil, {'stale'}
+  end
+  set_time(q, ARGV[1])
+  return q
+end
+
+-- 0-0 is no id that a stream allows, so index 0 is 0-1. A range of indexes is still a range of ids.
+local function entry_id(index)
+  if index == 0 then
+    return '0-1'
+  end
+  return text(index) .. '-0'
+end
+
+local function entry_index(entry)
+  return tonumber(string.match(entry[1], '^%d+'))
+end
+
+local function entry_field(entry, name)
+  local fields = entry[2]
+  for at = 1, #fields, 2 do
+    if fields[at] == name then
+      return fields[at + 1]
+    end
+  end
+end
+
+local function entry_at(q, index)
+  return redis.call('XRANGE', q.stream, text(index), text(index))[1]
+end
+
+local function entries_of(q, runs)
+  local found = {}
+  for _, run in ipairs(runs) do
+    for _, entry in ipairs(redis.call('XRANGE', q.stream, text(run[1]), text(run[2] - 1))) do
+      found[#found + 1] = entry
+    end
+  end
+  return found
+end
+
+-- A command with any number of arguments, in parts; one more may come before them in each.
+local function call_many(command, key, before, arguments)
+  if #arguments == 0 then
+    return
+  end
+  if #arguments <= MOST_ARGUMENTS then
+    if before[1] then
+      redis.call(command, key, before[1], unpack(arguments))
+    else
+      redis.call(command, key, unpack(arguments))
+    end
+    return
+  end
+  for at = 1, #arguments, MOST_ARGUMENTS do
+    local part = {before[1]}
+    for i = at, math.min(#arguments, at + MOST_ARGUMENTS - 1) do
+      part[#part + 1] = arguments[i]
+    end
+    redis.call(command, key, unpack(part))
+  end
+end
+
+local function holds(q, index)
+  if index >= q.first then
+    return index < q.next
+  end
+  return redis.call('ZSCORE', q.key .. ':stragglers', text(index)) ~= false
+end
+
+-- Priority, delay and group of a message. 0 is no delay, '' no group.
+local function special_of(q, index)
+  local found = q.odd ~= '' and redis.call('HGET', q.key .. ':special', text(index))
+  if not found then
+    return 0, 0, ''
+  end
+  local priority, due, group = string.match(found, '^(%d+):(%d+):(.*)$')
+  return tonumber(priority), tonumber(due), group
+end
+
+-- The lowest index of start..next for which a field of the entry is at least this; next if none.
+local function search(q, name, least)
+  local low, high = q.first, q.next
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local entry = redis.call('XRANGE', q.stream, text(middle), '+', 'COUNT', 1)[1]
+    if not entry or tonumber(entry_field(entry, name)) >= least then
+      high = middle
+    else
+      low = entry_index(entry) + 1
+    end
+  end
+  return low
+end
+
+-- Bytes of the messages from the batch that holds an index up to the end.
+local function bytes_from(q, index)
+  if index >= q.next then
+    return 0
+  end
+  local entry = redis.call('XRANGE', q.stream, text(math.max(index, q.first)), '+', 'COUNT', 1)[1]
+  return entry and q.bytes - tonumber(entry_field(entry, 's')) or 0
+end
+
+-- When a message expires: at its own time or the queue's, whichever comes first. nil is never.
+local function expires_at(q, index)
+  local own
+  if q.expires ~= '' then
+    own = redis.call('HGET', q.key .. ':expires', text(index))
+    if own == 'never' then
+      return nil
+    end
+    own = own and tonumber(own)
+  end
+  if not q.ttl then
+    return own or nil
+  end
+  local entry = entry_at(q, index)
+  local by_ttl = entry and tonumber(entry_field(entry, 't')) + q.ttl
+  if own and by_ttl then
+    return math.min(own, by_ttl)
+  end
+  return own or by_ttl
+end
+
+local function set_expiry(q, index, time)
+  put(q, 'expires', '1')
+  redis.call('HSET', q.key .. ':expires', text(index), text(time))
+  redis.call('ZADD', q.key .. ':expiring', text(time), text(index))
+end
+
+-- Somebody replayed a message after its time: they want it, so it expires no more.
+local function outlive(q, index)
+  local time = expires_at(q, index)
+  if time and time <= q.now then
+    put(q, 'expires', '1')
+    redis.call('HSET', q.key .. ':expires', text(index), 'never')
+    redis.call('ZREM', q.key .. ':expiring', text(index))
+    redis.call('ZADD', q.key .. ':forever', text(index), text(index))
+  end
+end
+
+-- Somebody will read from here again: what has expired must expire for them too.
+local function look_again(q, start)
+  if q.ttl_checked > start then
+    put(q, 'ttl_checked', start)
+  end
+  if q.expires ~= '' then
+    local all = redis.call('HGETALL', q.key .. ':expires')
+    for at = 1, #all, 2 do
+      if all[at + 1] ~= 'never' then
+        redis.call('ZADD', q.key .. ':expiring', all[at + 1], all[at])
+      end
+    end
+  end
+end
+
+local function forget_messages(q, indexes)
+  if #indexes == 0 then
+    return
+  end
+  if q.odd ~= '' then
+    call_many('HDEL', q.key .. ':special', {}, indexes)
+  end
+  if q.expires ~= '' then
+    call_many('HDEL', q.key .. ':expires', {}, indexes)
+    call_many('ZREM', q.key .. ':expiring', {}, indexes)
+    call_many('ZREM', q.key .. ':forever', {}, indexes)
+  end
+end

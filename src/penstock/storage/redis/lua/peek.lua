@@ -1,0 +1,32 @@
+#!lua flags=no-writes
+-- Whether something may be deliverable now, and if not, when by itself.
+--
+-- KEYS[1]  the queue's hash; reads the keys of the subscription
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the subscription
+-- Answers  ok, 1 or 0, microseconds from now or -1
+-- uses: runs queue reader
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local s = load_reader(q, ARGV[3])
+if s.paused ~= '' then
+  return {'ok', 0, -1}
+end
+local function first_of(suffix)
+  local first = redis.call('ZRANGE', s.key .. suffix, 0, 0, 'WITHSCORES')
+  return tonumber(first[2] or nil) or math.huge
+end
+local due = math.min(first_of(':leases'), first_of(':flights'))
+if leased_count(s) < s.max_in_flight then
+  if #ready_runs(q, s, 1) > 0 then
+    return {'ok', 1, 0}
+  end
+  due = math.min(due, first_of(':waiting'))
+end
+if due == math.huge then
+  return {'ok', 0, -1}
+end
+return {'ok', due <= q.now and 1 or 0, math.max(due - q.now, 0)}

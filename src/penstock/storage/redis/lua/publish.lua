@@ -1,0 +1,205 @@
+#!lua
+-- Stores a batch, all of it or nothing.
+--
+-- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup,
+--          :requests and :dedup_times, and what subscriptions with a filter or odd messages need
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  packed: by position, {priority, due, group, expiry, dedup key} of messages that have any
+-- ARGV[4]  packed: by feed, {runs of matching positions, errors}
+-- ARGV[5]  for filters that look at ids, the index that the first message must have and how many
+--          duplicates there must be, as index:count, for the time of ARGV[1]; or nothing
+-- ARGV[6]  the idempotency key of the batch, or nothing
+-- ARGV[7]  2 if every body is followed by its envelope, else 1
+-- ARGV[8…] bodies
+-- Answers  ok, created, first index, {position, index, created of the original} of duplicates;
+--          full and why; reused and how many it was if the key was used for another number;
+--          again and the first answer if it was used for this; or moved, the next index, the time and duplicates if ARGV[5] is not so
+-- uses: runs queue reader letters time
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local stride = tonumber(ARGV[7])
+local total = (#ARGV - 7) / stride
+local function body_at(position)
+  return ARGV[8 + (position - 1) * stride]
+end
+local function head_at(position)
+  return stride == 2 and ARGV[9 + (position - 1) * stride] or ''
+end
+
+-- Whether it came before.
+local requests = q.key .. ':requests'
+local past = ARGV[6] ~= '' and redis.call('HGET', requests, ARGV[6])
+if past then
+  local created, count, first, found = unpack(cmsgpack.unpack(past))
+  if created > q.now - q.dedup then
+    if count ~= total then
+      return {'reused', count}
+    end
+    q.counts = {duplicates = total}
+    save()
+    return {'again', created, first, found}
+  end
+end
+
+-- Which of them are new.
+local extras = ARGV[3] ~= '' and cmsgpack.unpack(ARGV[3]) or {}
+local duplicates, index_of, added, size = {}, {}, 0, 0
+local new_keys = {}
+for position = 1, total do
+  local extra = extras[position]
+  local key, original, created = extra and extra[5] or '', nil, nil
+  if key ~= '' then
+    if new_keys[key] then
+      original, created = new_keys[key], q.now
+    else
+      local seen = redis.call('HGET', q.key .. ':dedup', key)
+      if seen then
+        local index, time = string.match(seen, '^(%d+):(%d+)$')
+        if tonumber(time) > q.now - q.dedup and holds(q, tonumber(index)) then
+          original, created = tonumber(index), tonumber(time)
+        end
+      end
+    end
+  end
+  if original then
+    duplicates[#duplicates + 1] = position
+    duplicates[#duplicates + 1] = original
+    duplicates[#duplicates + 1] = created
+  else
+    index_of[position] = q.next + added
+    if key ~= '' then
+      new_keys[key] = q.next + added
+    end
+    added = added + 1
+    size = size + #body_at(position) + #head_at(position)
+  end
+end
+if ARGV[5] ~= '' and (ARGV[5] ~= text(q.next) .. ':' .. #duplicates / 3
+    or q.now > (tonumber(ARGV[1]) or 0)) then
+  return {'moved', q.next, q.now, duplicates}
+end
+
+-- Whether there is room for them.
+local function excess()
+  if q.max_messages then
+    local most = 0
+    for _, s in ipairs(each_reader(q)) do
+      most = math.max(most, unsettled_count(q, s))
+    end
+    if most + added > q.max_messages then
+      return {'full', 'messages', most, q.max_messages, added}
+    end
+  end
+  if q.max_bytes then
+    local floor = q.next
+    for _, s in ipairs(each_reader(q)) do
+      floor = math.min(floor, floor_of(q, s))
+    end
+    local bytes = bytes_from(q, floor)
+    if bytes + size > q.max_bytes then
+      return {'full', 'bytes', bytes, q.max_bytes, size}
+    end
+  end
+end
+if added > 0 and excess() then
+  expire(q)  -- what has expired makes room
+  local why = excess()
+  if why then
+    finish()
+    return why
+  end
+end
+
+-- Store them.
+local first, created, before = q.next, text(q.now), text(q.bytes)
+local has_odd = false
+for position = 1, total do
+  local index = index_of[position]
+  if index then
+    local head = head_at(position)
+    if head == '' then
+      redis.call('XADD', q.stream, entry_id(index), 't', created, 's', before, 'b',
+        body_at(position))
+    else
+      redis.call('XADD', q.stream, entry_id(index), 't', created, 's', before, 'b',
+        body_at(position), 'h', head)
+    end
+    local extra = extras[position]
+    if extra then
+      local priority, due, group = extra[1], extra[2], q.fifo ~= '' and extra[3] or ''
+      if due <= q.now then
+        due = 0
+      end
+      if priority > 0 or due > 0 or group ~= '' then
+        has_odd = true
+        runs_add(q.key .. ':odd', index, index + 1)
+        redis.call('HSET', q.key .. ':special', text(index),
+          priority .. ':' .. text(due) .. ':' .. group)
+      end
+      if extra[4] ~= '' then
+        set_expiry(q, index, extra[4])
+      end
+      if extra[5] ~= '' then
+        redis.call('HSET', q.key .. ':dedup', extra[5], text(index) .. ':' .. created)
+        redis.call('ZADD', q.key .. ':dedup_times', created, 'm' .. extra[5])
+      end
+    end
+  end
+end
+put(q, 'next', first + added)
+put(q, 'bytes', q.bytes + size)
+if has_odd then
+  put(q, 'odd', '1')
+end
+if ARGV[6] ~= '' and added > 0 then
+  redis.call('HSET', requests, ARGV[6], cmsgpack.pack({q.now, total, first, duplicates}))
+  redis.call('ZADD', q.key .. ':dedup_times', created, 'r' .. ARGV[6])
+end
+if #duplicates > 0 then
+  q.counts = {duplicates = #duplicates / 3}
+end
+
+-- Give them to the subscriptions that do not find them by their cursor.
+local matches = ARGV[4] ~= '' and cmsgpack.unpack(ARGV[4]) or {}
+for feed, found in pairs(matches) do
+  local indexes = {}
+  for at = 1, #found[1], 2 do
+    for position = found[1][at], found[1][at + 1] - 1 do
+      indexes[#indexes + 1] = index_of[position]
+    end
+  end
+  local is_pending = string.sub(feed, 1, 1) == '+'
+  local key = is_pending and q.key .. ':f:' .. string.sub(feed, 2) or q.key .. ':s:' .. feed
+  for _, run in ipairs(runs_of(indexes)) do
+    runs_add(key .. ':matched', run[1], run[2])
+  end
+  if not is_pending then
+    local s = load_reader(q, feed)
+    put(s, 'matched_total', s.matched_total + #indexes)
+    count(s, 'filter_errors', found[2])
+  end
+end
+if added > 0 then
+  if has_odd or next(matches) or q.dependents ~= '' then
+    for _, s in ipairs(each_reader(q)) do
+      if #s.parent_names == 0 then
+        place(q, s, first, q.next)
+      else
+        -- Only what the filter of every parent keeps out is theirs at once.
+        local all_filtered = true
+        for _, name in ipairs(s.parent_names) do
+          all_filtered = all_filtered and load_reader(q, name).filtered
+        end
+        if all_filtered then
+          parents_passed(q, s, first, q.next)
+        end
+      end
+    end
+  end
+  tell(q, text(added))
+end
+finish()
+return {'ok', tonumber(created), first, duplicates}

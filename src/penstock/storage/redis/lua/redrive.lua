@@ -1,0 +1,54 @@
+#!lua flags=allow-oom
+-- Gives dead letters back to where they failed, or removes them.
+--
+-- KEYS[1]  the hash of the queue; writes the keys of its subscriptions and of its dead letters
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  replayed or discarded
+-- ARGV[4]  packed: {index, created in milliseconds, ...} of messages, or nothing for all
+-- Answers  ok, and how many
+-- uses: runs queue reader letters
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+if q.dlq == '' then
+  return {'ok', 0}
+end
+local letters = letters_of(q)
+local wanted
+if ARGV[4] ~= '' then
+  wanted = {}
+  local ids = cmsgpack.unpack(ARGV[4])
+  for at = 1, #ids, 2 do
+    local entry = holds(q, ids[at]) and entry_at(q, ids[at])
+    if entry and math.floor(tonumber(entry_field(entry, 't')) / 1000) == ids[at + 1] then
+      wanted[ids[at]] = true
+    end
+  end
+end
+local readers = {}
+for _, s in ipairs(each_reader(q)) do
+  readers[s.id] = s
+end
+local found, all = {}, redis.call('HGETALL', letters.key .. ':letters')
+for at = 1, #all, 2 do
+  local reader_id, origin = string.match(all[at + 1], '^(%d+):(%d+)$')
+  origin = tonumber(origin)
+  if (not wanted or wanted[origin]) and (ARGV[3] == 'discarded' or readers[reader_id]) then
+    found[#found + 1] = {tonumber(all[at]), readers[reader_id], origin}
+  end
+end
+table.sort(found, function(one, other) return one[1] < other[1] end)
+local indexes = {}
+for at, letter in ipairs(found) do
+  indexes[at] = letter[1]
+  if ARGV[3] == 'replayed' and revive(q, letter[2], letter[3]) then
+    outlive(q, letter[3])
+  end
+end
+if #indexes > 0 then
+  settle(letters, load_reader(letters, 'default'), runs_of(indexes), ARGV[3])
+end
+finish()
+return {'ok', #indexes}

@@ -1,0 +1,139 @@
+#!lua
+-- Ends the rebuilding of a queue: puts its subscriptions back to where they were, and lets everybody
+-- use it. What was in flight is ready again, and a late ack of it counts.
+--
+-- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version
+-- ARGV[3]  packed: fields of :letters, fields of :pins
+-- ARGV[4]  packed: bounds of the indexes whose messages are gone
+-- ARGV[5…] packed: {name, fields, settled, dead, opened, matched, tries, waiting} of each
+--          subscription: bounds, {index, deliveries, epoch, whether a late ack
+--          counts, reason, ...} and {index, due, ...}
+-- Answers  ok
+-- uses: runs queue reader letters time family
+local q = load_queue(KEYS[1])
+set_time(q, ARGV[1])
+local kept = cmsgpack.unpack(ARGV[3])
+call_many('HSET', q.key .. ':letters', {}, kept[1])
+call_many('HSET', q.key .. ':pins', {}, kept[2])
+local gone = cmsgpack.unpack(ARGV[4])
+
+local function add_bounds(key, bounds)
+  local new = 0
+  for at = 1, #bounds, 2 do
+    new = new + runs_add(key, bounds[at], math.min(bounds[at + 1], q.next))
+  end
+  return new
+end
+
+-- A subscription with its books, before any message has its place.
+local function restore_reader(one)
+  local name, fields, settled, dead, opened, matched, tries = unpack(one)
+  local key = q.key .. ':s:' .. name
+  call_many('HSET', key, {}, fields)
+  redis.call('XGROUP', 'CREATE', q.stream, name, '0', 'MKSTREAM')
+  put(q, 'subs', q.subs == '' and name or q.subs .. ' ' .. name)
+  local s = load_reader(q, name)
+  for _, field in ipairs({'walk', 'top', 'reach', 'polled', 'passed', 'start'}) do
+    put(s, field, math.min(s[field], q.next))
+  end
+  put(s, 'flying', 0)
+  s.moved = true
+  add_bounds(key .. ':matched', matched)
+  count_matches(q, s, s.start)
+  add_bounds(key .. ':settled', settled)
+  add_bounds(key .. ':dead', dead)
+  local total = 0
+  for _, run in ipairs(matched_within(q, s, s.start, q.next)) do
+    total = total + runs_count(runs_within(key .. ':settled', run[1], run[2]))
+  end
+  for at = 1, #gone, 2 do
+    for _, run in ipairs(unsettled_within(q, s, gone[at], gone[at + 1])) do
+      local new = runs_add(key .. ':settled', run[1], run[2])
+      count(s, 'expired', new)
+      total = total + new
+    end
+  end
+  put(s, 'settled_total', total)
+  add_bounds(key .. ':opened', opened)
+  -- Receipts that were given after the record was made must not fit what is delivered from now on.
+  put(s, 'epoch', math.max(q.now, s.epoch + 1))
+  put(s, 'gen', s.epoch)
+  s.tried = {}
+  for at = 1, #tries, 5 do
+    local index, deliveries = tries[at], tries[at + 1]
+    if index < q.next and not is_settled(q, s, index) then
+      set_tried(s, index, deliveries, tries[at + 2], tries[at + 3], tries[at + 4])
+      if deliveries > 0 then
+        s.tried[#s.tried + 1] = index
+      end
+    end
+  end
+  return s
+end
+
+-- What was delivered before first: it is the head of its group.
+local function place_tried(s, waiting)
+  local due = {}
+  for at = 1, #waiting, 2 do
+    due[waiting[at]] = waiting[at + 1]
+  end
+  for _, index in ipairs(s.tried) do
+    local _, _, group = special_of(q, index)
+    if group ~= '' and redis.call('HSETNX', s.key .. ':heads', group, text(index)) == 0 then
+      redis.call('ZADD', s.key .. ':line', 0, line_member(group, index))
+    end
+    if #s.parent_names > 0 then
+      runs_add(s.key .. ':opened', index, index + 1)
+    end
+    redis.call('XCLAIM', q.stream, s.name, 'restored', 0, entry_id(index), 'RETRYCOUNT',
+      text((tried(s, index))), 'FORCE', 'JUSTID')
+    wait_until(q, s, index, due[index] or 0)
+  end
+end
+
+local function place_rest(s)
+  local runs = {{0, q.next}}
+  if #s.parent_names > 0 then
+    runs = runs_within(s.key .. ':opened', 0, q.next)
+  end
+  local tried_runs, plain = runs_of(s.tried), s.plain
+  for _, run in ipairs(runs) do
+    local within = {}
+    for _, one in ipairs(tried_runs) do
+      if one[1] < run[2] and one[2] > run[1] then
+        within[#within + 1] = {math.max(one[1], run[1]), math.min(one[2], run[2])}
+      end
+    end
+    for _, part in ipairs(gaps(within, run[1], run[2])) do
+      -- A plain one finds by its cursor what lies ahead of that, and only that.
+      s.plain = false
+      place(q, s, part[1], plain and math.min(part[2], s.walk) or part[2])
+      s.plain = plain
+      if plain then
+        place(q, s, math.max(part[1], s.walk), part[2])
+      end
+    end
+  end
+end
+
+local readers = {}
+for at = 5, #ARGV do
+  local one = cmsgpack.unpack(ARGV[at])
+  readers[at - 4] = {restore_reader(one), one[8]}
+end
+for _, one in ipairs(readers) do
+  place_tried(one[1], one[2])
+  place_rest(one[1])
+end
+for _, one in ipairs(readers) do
+  if #one[1].parent_names > 0 then
+    parents_passed(q, one[1], 0, q.next)
+  end
+end
+look_again(q, 0)
+put(q, 'version', ARGV[2])
+tell(q)
+finish()
+return {'ok'}

@@ -1,0 +1,69 @@
+#!lua
+-- Moves a subscription back or forward. Deliveries in flight become void.
+--
+-- KEYS[1]  the queue's hash; writes the subscription's keys and those of who waits for it
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the version that follows
+-- ARGV[4]  the subscription
+-- ARGV[5]  kind of the start position: earliest, latest, index or time
+-- ARGV[6]  its value
+-- ARGV[7]  packed: {the index from which on its matches are known, older matches as bounds}
+-- Answers  ok; or behind, the start and `since` if the matches must be known from further back
+-- uses: runs queue reader letters time family
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local s = load_reader(q, ARGV[4])
+local index = resolve_start(q, ARGV[5], ARGV[6])
+if s.filtered then
+  local found = cmsgpack.unpack(ARGV[7])
+  local known = math.max(found[1], q.first)
+  if index < known then
+    return {'behind', index, known}
+  end
+  add_matches(s, found[2])
+  put(s, 'since', found[1])
+  put(q, 'version', ARGV[3])
+end
+look_again(q, index)
+local floor = floor_of(q, s)
+if index > floor then
+  count(s, 'skipped', runs_count(unsettled_within(q, s, floor, index)))
+end
+-- All before the index is settled, nothing from it on is, and nothing is in flight.
+drop_keys(s.key, {
+  ':settled', ':opened', ':ready', ':waiting', ':heads', ':line', ':leases', ':flights', ':tries',
+})
+runs_add(s.key .. ':settled', 0, index)
+runs_discard(s.key .. ':dead', index, q.next)
+runs_add(s.key .. ':opened', 0, index)
+for _, run in ipairs(runs_within(s.key .. ':dead', 0, index)) do
+  -- But for dead letters: they wait again when replayed.
+  runs_discard(s.key .. ':opened', run[1], run[2])
+end
+for _, field in ipairs({'start', 'walk', 'top', 'reach', 'polled', 'passed'}) do
+  put(s, field, index)
+end
+put(s, 'epoch', s.epoch + 1)
+put(s, 'gen', s.epoch)
+put(s, 'settled_total', 0)
+put(s, 'flying', 0)
+count_matches(q, s, index)
+redis.call('XGROUP', 'DESTROY', q.stream, s.name)
+redis.call('XGROUP', 'CREATE', q.stream, s.name, index > 0 and entry_id(index - 1) or '0',
+  'MKSTREAM', 'ENTRIESREAD', text(index))
+if #s.parent_names > 0 then
+  parents_passed(q, s, index, q.next)
+else
+  place(q, s, index, q.next)
+end
+for _, name in ipairs(words(s.children)) do
+  parents_passed(q, load_reader(q, name), 0, index)
+end
+drop_stragglers(q, 0, q.first)
+cascade(q, s)
+tell(q)
+finish()
+return {'ok'}

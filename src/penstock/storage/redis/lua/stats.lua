@@ -1,0 +1,36 @@
+#!lua flags=allow-oom
+-- A queue and its subscriptions now.
+--
+-- KEYS[1]  the queue's hash; reads all its keys, makes ready what waited long enough
+-- ARGV[1]  the time of a test, or nothing
+-- Answers  nothing if there is no such queue; else the time, the fields of the queue, {messages,
+--          bytes, dead letters}, and for each subscription its name, its fields and {in flight,
+--          delayed, parked, held, unsettled, lowest unsettled index, when that was created or -1}
+-- uses: runs queue reader
+local q = load_queue(KEYS[1])
+if not q then
+  return {}
+end
+set_time(q, ARGV[1])
+local readers = {}
+for at, s in ipairs(each_reader(q)) do
+  mature(q, s)
+  local floor = floor_of(q, s)
+  local unsettled = unsettled_count(q, s)
+  local entry = floor < q.next and unsettled > 0 and holds(q, floor) and entry_at(q, floor)
+  readers[at] = {s.name, redis.call('HGETALL', s.key), {
+    leased_count(s),
+    redis.call('ZCARD', s.key .. ':waiting'),
+    redis.call('ZCARD', s.key .. ':line'),
+    runs_count(held_runs(q, s)),
+    unsettled,
+    floor,
+    entry and tonumber(entry_field(entry, 't')) or -1,
+  }}
+end
+finish()
+return {q.now, redis.call('HGETALL', q.key), {
+  q.next - q.first + redis.call('ZCARD', q.key .. ':stragglers'),
+  q.first < q.next and bytes_from(q, q.first) or 0,
+  q.dlq ~= '' and redis.call('HLEN', q.key .. '-dlq:letters') or 0,
+}, readers}

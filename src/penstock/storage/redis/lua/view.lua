@@ -1,0 +1,41 @@
+#!lua flags=no-writes
+-- The oldest messages and how they stand with a subscription, without touching it.
+--
+-- KEYS[1]  the queue's hash; reads its :stream and the keys of the subscription
+-- ARGV[1]  the time of a test, or nothing
+-- ARGV[2]  the version of the definitions
+-- ARGV[3]  the subscription
+-- ARGV[4]  settled, unsettled or all
+-- ARGV[5]  how many at most
+-- Answers  ok, entries, and of each {settled, deliveries, deadline; -1 if not leased, -2 if for ever}
+-- uses: runs queue reader
+local q, refusal = begin()
+if not q then
+  return refusal
+end
+local s = load_reader(q, ARGV[3])
+local limit = tonumber(ARGV[5])
+local runs = {}
+if ARGV[4] == 'all' then
+  runs = cut({{q.first, q.next}}, q.first < q.next and limit or 0)
+elseif ARGV[4] == 'settled' then
+  for _, run in ipairs(matched_within(q, s, q.first, q.next)) do
+    for _, part in ipairs(runs_within(s.key .. ':settled', run[1], run[2], limit)) do
+      runs[#runs + 1] = part
+    end
+  end
+  runs = cut(runs, limit)
+else
+  runs = cut(unsettled_within(q, s, floor_of(q, s), q.next), limit)
+end
+local entries, states = entries_of(q, runs), {}
+for at, entry in ipairs(entries) do
+  local index = entry_index(entry)
+  local deadline = leased_until(s, index) or -1
+  states[at] = {
+    is_settled(q, s, index) and 1 or 0,
+    (deliveries_of(s, index)),
+    deadline == math.huge and -2 or deadline,
+  }
+end
+return {'ok', entries, states}

@@ -1,0 +1,258 @@
+"""A queue as an archive keeps it, and back again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.filters import compile_filter
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.message import PLAIN, Message
+from penstock.core.runs import Runs
+from penstock.storage.archiving import QueueState, ReaderState, Tries
+from penstock.storage.redis.connection import Argument
+from penstock.storage.redis.definitions import Feed
+from penstock.storage.redis.matching import extra_of, matches
+from penstock.storage.redis.messages import MICROSECONDS
+from penstock.storage.redis.steps import Steps
+
+__all__ = ["Rebuilding"]
+
+_encode = msgspec.msgpack.Encoder().encode
+_queue_config = msgspec.json.Decoder(QueueConfig).decode
+_reader_config = msgspec.json.Decoder(SubscriptionConfig).decode
+
+# What the messages bring about, or what only counts while the queue is there.
+_DERIVED = {b"version", b"next", b"first", b"bytes", b"subs", b"odd", b"expires", b"pending"}
+_CHUNK_BYTES = 4 * 1024 * 1024
+
+
+class Rebuilding:
+    """Reads a queue as of one moment; puts one back."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+
+    async def snapshot(self, queue: str) -> QueueState | None:
+        answer = await self._steps.run("snapshot", self._steps.keys.queue(queue))
+        if not answer:
+            return None
+        letters = None
+        if len(answer) > 1:
+            letters = _queue_state(queue + DEAD_LETTER_SUFFIX, answer[1], None)
+        return _queue_state(queue, answer[0], letters)
+
+    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
+        key = self._steps.keys.queue(state.name)
+        kept = [
+            part
+            for name, value in _pairs(state.fields)
+            if name not in _DERIVED
+            for part in (name, value)
+        ]
+        kept += [b"next", b"0", b"first", b"0", b"bytes", b"0"]
+        (answer,) = await self._steps.run("restore_queue", key, _pack(kept))
+        if answer != b"ok":
+            return False
+        there = Runs()
+        matched = {reader.name: Runs() for reader in state.readers}
+        feeds = list(_feeds(state))
+        async for part in messages:
+            for chunk in _chunks(part):
+                await self._steps.run("restore_messages", key, *_arguments(chunk))
+                for message in chunk:
+                    there.add(message.index, message.index + 1)
+                    for feed, since in feeds:
+                        if message.index >= since and matches(feed, message):
+                            matched[feed.key].add(message.index, message.index + 1)
+        await self._finish(key, state, there, matched)
+        if not state.name.endswith(DEAD_LETTER_SUFFIX):
+            async with self._steps.connection.asking() as redis:
+                await redis.sadd(self._steps.keys.queues, state.name)
+        self._steps.forget(state.name)
+        return True
+
+    async def is_complete(self, archive: str) -> bool:
+        self._steps.check_open()
+        async with self._steps.connection.asking() as redis:
+            return bool(await redis.get(self._steps.keys.archive) == archive.encode())
+
+    async def set_complete(self, archive: str) -> None:
+        async with self._steps.connection.asking() as redis:
+            await redis.set(self._steps.keys.archive, archive)
+
+    async def lock(self, name: str, token: str, seconds: float) -> bool:
+        key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
+        async with self._steps.connection.asking() as redis:
+            if await redis.set(key, token, nx=True, px=milliseconds):
+                return True
+            if await redis.get(key) != token.encode():
+                return False
+            return bool(await redis.pexpire(key, milliseconds))
+
+    async def unlock(self, name: str, token: str) -> None:
+        key = self._steps.keys.lock(name)
+        async with self._steps.connection.asking() as redis:
+            if await redis.get(key) == token.encode():
+                await redis.delete(key)
+
+    async def _finish(
+        self, key: str, state: QueueState, there: Runs, matched: dict[str, Runs]
+    ) -> None:
+        """All that is not there is gone: behind the first, in between, and at the end."""
+        steps = self._steps
+        stop = max(state.next, there.stop)
+        first = there.first
+        first = stop if first is None else first
+        async with steps.connection.asking() as redis:
+            await redis.hset(key, mapping={"next": stop, "first": first})
+        gone = [bound for run in there.outside(0, stop) for bound in run]
+        version = dict(_pairs(state.fields))[b"version"].decode()
+        number = int(version.partition(".")[2])
+        await steps.run(
+            "restore_readers",
+            key,
+            steps.time,
+            f"{state.id}.{number + 1}",
+            _pack((state.refers, state.pins)),
+            _pack(gone),
+            *(
+                _pack(
+                    (
+                        reader.name,
+                        reader.fields,
+                        reader.settled,
+                        reader.dead,
+                        reader.opened,
+                        [bound for run in matched[reader.name] for bound in run],
+                        [
+                            part
+                            for tries in sorted(reader.tries, key=lambda one: one.index)
+                            for part in msgspec.structs.astuple(tries)
+                        ],
+                        [part for wait in reader.waiting for part in wait],
+                    )
+                )
+                for reader in state.readers
+            ),
+        )
+
+
+def _pack(value: Any) -> bytes:
+    """Scripts know texts only, which to them are bytes."""
+    return _encode(_as_texts(value))
+
+
+def _as_texts(value: Any) -> Any:
+    if isinstance(value, bytes):
+        size = len(value)
+        if size < 2**5:
+            head = bytes([0xA0 | size])
+        elif size < 2**16:
+            head = b"\xda" + size.to_bytes(2, "big")
+        else:
+            head = b"\xdb" + size.to_bytes(4, "big")
+        return msgspec.Raw(head + value)
+    if isinstance(value, list | tuple):
+        return [_as_texts(one) for one in value]
+    return value
+
+
+def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> QueueState:
+    flat, refers, pins, readers = answer
+    fields = dict(_pairs(flat))
+    return QueueState(
+        name=name,
+        id=int(fields[b"id"]),
+        salt=int(fields.get(b"source_salt") or fields[b"salt"]),
+        at=int(fields[b"now"]),
+        first=int(fields[b"first"]),
+        next=int(fields[b"next"]),
+        config=_queue_config(fields[b"config"]),
+        fields=flat,
+        refers=refers,
+        pins=pins,
+        readers=[_reader_state(reader) for reader in readers],
+        letters=letters,
+    )
+
+
+def _reader_state(answer: list[Any]) -> ReaderState:
+    name, fields, settled, dead, opened, tried, leased, waiting, flights = answer
+    generation = int(dict(_pairs(fields))[b"gen"])
+    in_flight = {int(index) for index in leased}
+    for flight in flights:
+        start, stop = flight.split(b":")
+        in_flight.update(range(int(start), int(stop)))
+    tries = []
+    for index, value in _pairs(tried):
+        deliveries, epoch, late, reason = value.split(b":", 3)
+        is_late = late == b"1" or int(index) in in_flight
+        tries.append(Tries(int(index), int(deliveries), int(epoch), is_late, reason))
+    # In flight for the first time: nothing is noted of those but the lease.
+    known = {one.index for one in tries}
+    tries += [Tries(index, 1, generation, True, b"") for index in in_flight - known]
+    return ReaderState(
+        name=name.decode(),
+        fields=fields,
+        settled=_bounds(settled),
+        dead=_bounds(dead),
+        opened=_bounds(opened),
+        tries=tries,
+        waiting=[(int(index), int(float(due))) for index, due in _pairs(waiting)],
+    )
+
+
+def _bounds(flat: list[bytes]) -> list[int]:
+    """Of a set of runs, whose members are stops and scores are starts."""
+    return [bound for stop, start in _pairs(flat) for bound in (int(float(start)), int(stop))]
+
+
+def _feeds(state: QueueState) -> Iterator[tuple[Feed, int]]:
+    for reader in state.readers:
+        fields = dict(_pairs(reader.fields))
+        text = _reader_config(fields[b"config"]).filter
+        if text is not None:
+            yield Feed(key=reader.name, filter=compile_filter(text)), int(fields.get(b"since") or 0)
+
+
+def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    chunk: list[Message] = []
+    size = 0
+    for message in messages:
+        chunk.append(message)
+        size += len(message.body)
+        if size >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _arguments(chunk: list[Message]) -> list[Argument]:
+    extras = {}
+    packed: list[Argument] = []
+    for position, message in enumerate(chunk, 1):
+        extra = extra_of(message.envelope)
+        letter = message.dead_letter
+        if extra is not None and letter is None:
+            extras[position] = extra
+        head = b"" if message.envelope == PLAIN else message.envelope.encode()
+        created = message.created_at_ns // MICROSECONDS
+        time = letter.failed_at_ns // MICROSECONDS if letter else created
+        fields: list[Any] = ["t", str(time), "b", message.body]
+        if head:
+            fields += ["h", head]
+        if letter:
+            fields += ["subscription", letter.subscription, "index", str(letter.index)]
+            fields += ["deliveries", str(letter.deliveries), "reason", letter.reason]
+            fields += ["created", str(created)]
+        packed.append(_pack((message.index, len(message.body) + len(head), *fields)))
+    return [_encode(extras) if extras else b"", *packed]

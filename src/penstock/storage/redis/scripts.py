@@ -1,0 +1,38 @@
+"""The Lua scripts: each is one atomic step, in its own file, with the parts of `lib` it uses."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
+
+__all__ = ["Script", "script"]
+
+_USES = re.compile(r"^-- uses: (.+)$", re.MULTILINE)
+_FIRST = re.compile(r"^-- first: (.+)$", re.MULTILINE)
+
+
+class Script:
+    """A script's text, and the digest that Redis knows it by."""
+
+    __slots__ = ("digest", "name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
+        self.text = text
+        self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+@cache
+def script(name: str) -> Script:
+    """The first line, with its flags, stays first; the parts it uses come before the rest.
+
+    Before these comes what it tries first: an answer from there is cheaper by all that follows.
+    """
+    folder = files(__package__) / "lua"
+    first, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
+    lines = (_FIRST.search(rest), _USES.search(rest))
+    parts = [part for line in lines if line for part in line[1].split()]
+    library = [(folder / "lib" / f"{part}.lua").read_text("utf-8") for part in parts]
+    return Script(name, "\n".join([first, *library, rest]))

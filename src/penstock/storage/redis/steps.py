@@ -1,0 +1,127 @@
+"""Steps on a queue: one script each, at the version of the definitions that the server knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
+from penstock.errors import PenstockError, QueueNotFound, StorageClosed, StoreUnavailable
+from penstock.storage.redis.connection import Argument, Connection
+from penstock.storage.redis.definitions import QueueDefinition, parse_definition
+from penstock.storage.redis.keys import Keys
+from penstock.storage.redis.messages import MICROSECONDS
+
+__all__ = ["Arguments", "Steps"]
+
+Arguments = Callable[[QueueDefinition], Sequence[Argument]]
+
+
+class Steps:
+    """What the server has learned of queues, and how it asks for more.
+
+    Time is Redis's own, so servers whose clocks disagree do no harm. A clock stands in for it in
+    tests alone.
+    """
+
+    def __init__(self, connection: Connection, clock: Clock | None) -> None:
+        self.connection = connection
+        self.keys = Keys(connection.prefix)
+        self.is_closed = False
+        self.problem: str | None = None
+        self._clock = clock
+        self._known: dict[str, QueueDefinition] = {}
+        self._under_way = 0
+        self._nothing = asyncio.Event()
+        self._nothing.set()
+
+    @property
+    def time(self) -> Argument:
+        """What a script takes for the time; nothing is Redis's own."""
+        return "" if self._clock is None else self._clock.now_ns() // MICROSECONDS
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise StorageClosed("the store was closed: open it again")
+
+    async def run(self, name: str, key: str, *arguments: Argument) -> Any:
+        """Any script."""
+        self.check_open()
+        self._under_way += 1
+        self._nothing.clear()
+        try:
+            answer = await self.connection.run(name, key, *arguments)
+        except StoreUnavailable as exc:
+            self.problem = str(exc)
+            raise
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._nothing.set()
+        self.problem = None
+        return answer
+
+    async def finish(self) -> None:
+        """Nothing is under way any more; nothing more may begin."""
+        self.is_closed = True
+        await self._nothing.wait()
+
+    async def definition(self, queue: str) -> QueueDefinition:
+        """What is known, however old. Raises `QueueNotFound`."""
+        return self._known.get(queue) or await self.learn(queue)
+
+    def forget(self, queue: str) -> None:
+        """It is gone, and its dead letters with it."""
+        for name in (queue, queue + DEAD_LETTER_SUFFIX):
+            self._known.pop(name, None)
+
+    async def ask(self, name: str, queue: str, *arguments: Argument) -> Any:
+        """A script that answers nothing where there is no such queue. Raises `QueueNotFound`."""
+        self.check_open()
+        answer = None
+        if is_name(queue):  # no other text can be the name of a queue, nor must it get into a key
+            answer = await self.run(name, self.keys.queue(queue), *arguments)
+        if not answer:
+            raise QueueNotFound(f"there is no queue {queue!r}: create it first")
+        return answer
+
+    async def learn(self, queue: str) -> QueueDefinition:
+        """What is so now. Raises `QueueNotFound`."""
+        self._known.pop(queue, None)
+        key = self.keys.queue(queue)
+        answer = await self.ask("describe", queue)
+        definition = self._known[queue] = parse_definition(queue, key, answer)
+        return definition
+
+    async def take(
+        self, name: str, queue: str, arguments: Arguments, *, time: Argument | None = None
+    ) -> tuple[QueueDefinition, Any]:
+        """One step: the definitions that it was taken with, and the script's answer.
+
+        ``arguments`` says what the script gets besides the time and the version; when it raises, it
+        is asked once more with what is so now.
+        """
+        definition = self._known.get(queue)
+        while True:
+            is_fresh = definition is None
+            if definition is None:
+                definition = await self.learn(queue)
+            try:
+                prepared = arguments(definition)
+            except PenstockError:
+                if is_fresh:
+                    raise
+                definition = None
+                continue
+            answer = await self.run(
+                name,
+                definition.key,
+                self.time if time is None else time,
+                definition.version,
+                *prepared,
+            )
+            if answer[0] not in (b"stale", b"gone"):
+                return definition, answer
+            definition = None

@@ -1,0 +1,567 @@
+"""The storage contract over Redis: each method is one script, which is one atomic step."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from contextlib import suppress
+from random import Random, SystemRandom
+from typing import Any, Literal
+
+import msgspec
+
+from penstock.clock import Clock
+from penstock.core.callback import CallbackTarget, News
+from penstock.core.config import check_seconds, check_text, check_whole
+from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.message import Delivery, Message, ViewedMessage, message_id, parse_message_id
+from penstock.core.publishing import NewBatch, PublishResult
+from penstock.core.settling import Outcome
+from penstock.core.stats import QueueStats
+from penstock.errors import (
+    InvalidArgument,
+    MessageNotFound,
+    NotFound,
+    NotHeld,
+    NotLeased,
+    PenstockError,
+    QueueFull,
+    QueueNotFound,
+    ReservedQueue,
+    StorageError,
+)
+from penstock.storage import base
+from penstock.storage.archiving import QueueState
+from penstock.storage.block import Chunk
+from penstock.storage.redis import matching
+from penstock.storage.redis.channels import Channels
+from penstock.storage.redis.connection import Argument, Connection
+from penstock.storage.redis.defining import Defining
+from penstock.storage.redis.definitions import QueueDefinition, microseconds
+from penstock.storage.redis.gathering import Gathering
+from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
+from penstock.storage.redis.rebuilding import Rebuilding
+from penstock.storage.redis.settling import pack_settlements, parse_outcomes
+from penstock.storage.redis.stats import parse_stats
+from penstock.storage.redis.steps import Arguments, Steps
+
+__all__ = ["RedisStore"]
+
+logger = logging.getLogger(__name__)
+
+_pack = msgspec.msgpack.Encoder().encode
+
+# Something due now may stay so for a moment: Redis's clock is not this one.
+_SHORTEST_WAIT_SECONDS = 0.01
+_MICROSECONDS_PER_SECOND = 1_000_000
+# No index is higher; what a script is given must stay a whole number.
+_MOST = 2**53
+
+
+class RedisStore:
+    """Keeps nothing but what it has learned: any number of servers may share one Redis."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        durability: base.Durability,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self._connection = connection
+        self._durability = durability
+        self._rng = rng or SystemRandom()
+        self._steps = Steps(connection, clock)
+        self._defining = Defining(self._steps, self._rng)
+        self._rebuilding = Rebuilding(self._steps)
+        self._gathering = Gathering(self._publish)
+        self._channels = Channels(connection.redis)
+        self._consumer = f"{socket.gethostname()}-{os.getpid()}"
+        self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(
+        cls, url: str, *, clock: Clock | None = None, rng: Random | None = None
+    ) -> RedisStore:
+        """Raises `StoreUnavailable` when there is nobody at that address."""
+        connection = Connection(url)
+        try:
+            durability = await connection.durability()
+        except BaseException:
+            await connection.close()
+            raise
+        return cls(connection, durability, clock=clock, rng=rng)
+
+    @property
+    def durability(self) -> base.Durability:
+        return self._durability
+
+    @property
+    def problem(self) -> str | None:
+        return "the store was closed" if self._steps.is_closed else self._steps.problem
+
+    @property
+    def round_trips(self) -> int:
+        """How often a script was run: what a request costs besides the network."""
+        return self._connection.round_trips
+
+    async def define(self, change: base.Change) -> None:
+        await self._defining.apply(change)
+
+    # Messages.
+
+    def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
+        return self._gathering.add(queue, batch)
+
+    async def _publish(self, queue: str, batch: NewBatch) -> PublishResult:
+        extras, payload = matching.pack_extras(batch), matching.payload(batch)
+        guess = _Guess()
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            if definition.source is not None:
+                raise ReservedQueue(f"{queue!r} is written by the broker alone: publish elsewhere")
+            if not matching.looks_at_ids(definition.feeds):
+                guess.is_needed = False
+                found = matching.pack_matches(definition.feeds, batch, guess.no_id)
+                return [extras, found, "", *payload]
+            guess.is_needed = True
+            found = matching.pack_matches(
+                definition.feeds, batch, lambda at: guess.id_of(at, definition.salt)
+            )
+            return [extras, found, guess.text, *payload]
+
+        while True:
+            time = guess.time if guess.is_needed else None
+            definition, answer = await self._steps.take("publish", queue, arguments, time=time)
+            if answer[0] == b"full":
+                raise _full(queue, answer)
+            if answer[0] in (b"ok", b"again"):
+                return self._published(definition, len(batch.bodies), answer)
+            if answer[0] == b"reused":
+                raise InvalidArgument(
+                    f"the idempotency key {batch.keys[0].key[:80]!r} was used for a publish of "
+                    f"{answer[1]} messages, and this one has {len(batch.bodies)}: give each "
+                    "publish its own"
+                )
+            guess.learn(answer)
+
+    def _published(
+        self, definition: QueueDefinition, count: int, answer: list[Any]
+    ) -> PublishResult:
+        kind, created, first, found = answer
+        indexes: Sequence[int] = range(first, first + count)
+        duplicates: dict[int, str] = {}
+        if found:
+            originals = {}
+            for at in range(0, len(found), 3):
+                position, index, when = found[at] - 1, found[at + 1], found[at + 2]
+                originals[position] = index
+                duplicates[position] = message_id(when * MICROSECONDS, index, definition.salt)
+            new = iter(indexes)
+            indexes = [originals[at] if at in originals else next(new) for at in range(count)]
+        created_ns = created * MICROSECONDS
+        if kind == b"again":
+            for at, index in enumerate(indexes):
+                duplicates.setdefault(at, message_id(created_ns, index, definition.salt))
+        return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
+
+    async def receive(
+        self,
+        queue: str,
+        subscription: str,
+        limit: int,
+        lease_seconds: float | None = None,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            check_whole("limit", limit, 1)
+            if lease_seconds is not None:
+                check_seconds("lease_seconds", lease_seconds)
+            lease: Argument = "" if lease_seconds is None else microseconds(lease_seconds)
+            return [subscription, self._consumer, min(limit, _MOST), lease, _bytes(most_bytes)]
+
+        return await self._deliver("receive", queue, subscription, arguments)
+
+    async def poll(
+        self,
+        queue: str,
+        subscription: str,
+        start: int,
+        count: int,
+        most_bytes: int | None = None,
+    ) -> list[Delivery]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            check_whole("start", start, 0)
+            check_whole("count", count, 1)
+            bounds = [min(start, _MOST), min(count, _MOST)]
+            return [subscription, self._consumer, *bounds, _bytes(most_bytes)]
+
+        return await self._deliver("poll", queue, subscription, arguments)
+
+    async def _deliver(
+        self, name: str, queue: str, subscription: str, arguments: Arguments
+    ) -> list[Delivery]:
+        """If who asked gives up, it has not happened: what came all the same is given back."""
+
+        async def deliver() -> list[Delivery]:
+            definition, answer = await self._steps.take(name, queue, arguments)
+            return to_deliveries(definition, definition.reader(subscription), answer)
+
+        task = asyncio.get_running_loop().create_task(deliver())
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            with suppress(PenstockError):
+                deliveries = await task
+                if deliveries:
+                    await self.settle(queue, subscription, [base.GiveBack(targets=deliveries)])
+            raise
+
+    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            check_whole("index", index)
+            return [subscription, self._consumer, max(-1, min(index, _MOST))]
+
+        definition, answer = await self._steps.take("ask_again", queue, arguments)
+        reader = definition.reader(subscription)
+        match answer[0]:
+            case b"missing":
+                raise MessageNotFound(
+                    f"queue {queue!r} holds no message {index} for {subscription!r}"
+                )
+            case b"paused":
+                raise NotLeased(f"subscription {subscription!r} is paused: resume it first")
+            case b"unknown":
+                raise NotLeased(
+                    f"message {index} was not delivered on {subscription!r} before, or is "
+                    "settled: receive or poll it instead"
+                )
+            case b"busy":
+                raise NotLeased(
+                    f"subscription {subscription!r} has {answer[1]} messages in flight, which is "
+                    "its max_in_flight: settle some first"
+                )
+        deliveries = to_deliveries(definition, reader, answer)
+        if not deliveries:
+            raise MessageNotFound(f"message {index} of queue {queue!r} is gone")
+        return deliveries[0]
+
+    async def settle(
+        self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
+    ) -> list[list[Outcome]]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            reader = definition.reader(subscription)
+            return [subscription, pack_settlements(definition, reader, settlements, self._rng)]
+
+        _, answer = await self._steps.take("settle", queue, arguments)
+        return parse_outcomes(answer[1:])
+
+    # Reading.
+
+    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
+        wanted = [max(0, min(start, _MOST)), min(limit, _MOST)]
+        definition, answer = await self._steps.take("read", queue, lambda _: wanted)
+        return to_messages(definition, answer[1])
+
+    async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
+        wanted = [max(0, min(start, _MOST)), max(0, min(stop, _MOST)), min(most_bytes, _MOST)]
+        definition, answer = await self._steps.take("scan", queue, lambda _: wanted)
+        return Chunk(to_blocks(definition, answer[1]), answer[2], definition.message_salt)
+
+    async def view(
+        self, queue: str, subscription: str, settled: bool | None, limit: int
+    ) -> list[ViewedMessage]:
+        which = {None: "all", True: "settled", False: "unsettled"}[settled]
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            return [subscription, which, min(limit, _MOST)]
+
+        definition, answer = await self._steps.take("view", queue, arguments)
+        return [
+            ViewedMessage(
+                message=message,
+                is_settled=bool(is_settled),
+                deliveries=deliveries,
+                leased_until_ns=deadline * MICROSECONDS if deadline >= 0 else None,
+            )
+            for message, (is_settled, deliveries, deadline) in zip(
+                to_messages(definition, answer[1]), answer[2], strict=True
+            )
+        ]
+
+    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
+        definition, answer = await self._steps.take(
+            "find", queue, lambda now: [_pack(_ids(now, ids))]
+        )
+        return [to_messages(definition, [entry])[0] if entry else None for entry in answer[1]]
+
+    async def blockers(
+        self, queue: str, subscription: str, indexes: Sequence[int]
+    ) -> list[list[str]]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            return [subscription, *(max(-1, min(index, _MOST)) for index in indexes)]
+
+        _, answer = await self._steps.take("blockers", queue, arguments)
+        return [[name.decode() for name in names] for names in answer[1]]
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        if queue is not None:
+            answer = await self._steps.ask("stats", queue, self._steps.time)
+            return [parse_stats(queue, answer)]
+        found = []
+        for name in await self.names():
+            for one in (name, name + DEAD_LETTER_SUFFIX):
+                answer = await self._steps.run(
+                    "stats", self._steps.keys.queue(one), self._steps.time
+                )
+                if answer:
+                    found.append(parse_stats(one, answer))
+        return sorted(found, key=lambda stats: stats.name)
+
+    async def names(self) -> list[str]:
+        """Of all queues but those of dead letters."""
+        self._steps.check_open()
+        async with self._connection.asking() as redis:
+            found = await redis.smembers(self._steps.keys.queues)
+        return sorted(name.decode() if isinstance(name, bytes) else name for name in found)
+
+    # Dead letters and dependencies.
+
+    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
+        wanted = [max(0, min(start, _MOST)), min(limit, _MOST)]
+        _, answer = await self._steps.take("letters", queue, lambda _: wanted)
+        if not answer[1]:
+            return []
+        return to_messages(await self._steps.definition(queue + DEAD_LETTER_SUFFIX), answer[1])
+
+    async def redrive(
+        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
+    ) -> int:
+        way = "replayed" if action == "replay" else "discarded"
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            return [way, b"" if ids is None else _pack(_ids(definition, ids))]
+
+        _, answer = await self._steps.take("redrive", queue, arguments)
+        return int(answer[1])
+
+    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            for index in indexes:
+                check_whole("an index", index)
+            return [subscription, *(max(-1, min(index, _MOST)) for index in indexes)]
+
+        _, answer = await self._steps.take("release", queue, arguments)
+        if answer[0] == b"missing":
+            raise MessageNotFound(f"queue {queue!r} holds no message at index {int(answer[1])}")
+        if answer[0] == b"free":
+            raise NotHeld(
+                f"message {int(answer[1])} is not held back on subscription {subscription!r}"
+            )
+
+    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(subscription)
+            return [subscription, min(limit, _MOST)]
+
+        _, answer = await self._steps.take("held", queue, arguments)
+        return list(answer[1])
+
+    # For an archive: see `HotStore`.
+
+    async def snapshot(self, queue: str) -> QueueState | None:
+        return await self._rebuilding.snapshot(queue)
+
+    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
+        return await self._rebuilding.restore(state, messages)
+
+    async def is_complete(self, archive: str) -> bool:
+        return await self._rebuilding.is_complete(archive)
+
+    async def set_complete(self, archive: str) -> None:
+        await self._rebuilding.set_complete(archive)
+
+    async def lock(self, name: str, seconds: float) -> bool:
+        return await self._rebuilding.lock(name, self._token, seconds)
+
+    async def unlock(self, name: str) -> None:
+        await self._rebuilding.unlock(name, self._token)
+
+    # Waiting and time.
+
+    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+        (await self._steps.definition(queue)).reader(subscription)
+        channel = self._steps.keys.news(queue)
+        async with self._channels.waiter(channel, subscription) as waiter:
+            _, (_, is_there, due) = await self._steps.take("peek", queue, _on(subscription))
+            if is_there:
+                return True
+            seconds = timeout_seconds
+            if due >= 0:
+                until_due = max(_SHORTEST_WAIT_SECONDS, due / _MICROSECONDS_PER_SECOND)
+                seconds = min(seconds, until_due)
+            try:
+                async with asyncio.timeout(seconds):
+                    await waiter.future
+            except TimeoutError:
+                # Who was woken just as the time was up must come.
+                return waiter.is_woken or seconds < timeout_seconds
+        return True
+
+    async def wait_news(
+        self, queue: str, subscription: str, seen: int, timeout_seconds: float
+    ) -> News:
+        (await self._steps.definition(queue)).reader(subscription)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + timeout_seconds
+        while True:
+            async with self._channels.waiter(self._steps.keys.news(queue), None) as waiter:
+                news = await self._news_of(queue, subscription)
+                if news is None:  # it went while somebody waited, who is woken
+                    return News(seen=seen, ready=0, lowest_unacked_index=0)
+                if news.seen != seen or loop.time() >= until:
+                    return news
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(until):
+                        await waiter.future
+
+    async def _news_of(self, queue: str, subscription: str) -> News | None:
+        try:
+            _, answer = await self._steps.take("news", queue, _on(subscription))
+        except NotFound:
+            return None
+        _, seen, ready, floor = answer
+        return News(seen=seen, ready=ready, lowest_unacked_index=floor)
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        targets = []
+        for name in await self.names():
+            for queue in (name, name + DEAD_LETTER_SUFFIX):
+                with suppress(QueueNotFound):
+                    definition = await self._steps.learn(queue)
+                    targets += [
+                        CallbackTarget(
+                            queue=queue,
+                            subscription=reader.name,
+                            callback=reader.config.callback,
+                            backoff=reader.config.backoff,
+                            paused=reader.config.paused,
+                            secrets=reader.secrets,
+                        )
+                        for reader in definition.readers.values()
+                        if reader.config.callback is not None
+                    ]
+        return targets
+
+    async def tick(self, every_seconds: float = 0) -> None:
+        """Do what is due in every queue, unless another server has in the last ``every_seconds``.
+
+        No server leads: whichever comes first does it, and what one leaves another does.
+        """
+        recent = microseconds(every_seconds)
+        for name in await self.names():
+            await self._steps.run("sweep", self._steps.keys.queue(name), self._steps.time, recent)
+
+    def start_ticking(self, every_seconds: float) -> None:
+        """Call `tick` regularly until the store is closed."""
+        self._sweeper = asyncio.get_running_loop().create_task(self._tick_forever(every_seconds))
+
+    async def _tick_forever(self, every_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(every_seconds)
+            try:
+                await self.tick(0.9 * every_seconds)
+            except StorageError as exc:
+                # Whoever uses the store is told by its own call; time goes on for the others.
+                logger.error("the regular work of the store failed: %s", exc)
+            except Exception:
+                logger.exception("the regular work of the store failed")
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._steps.is_closed = True
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        # Shielded: it comes to its end whether or not this caller waits for it.
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._gathering.finish()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._channels.close()
+        await self._steps.finish()
+        await self._connection.close()
+
+
+class _Guess:
+    """Which index and time a batch will have: filters may look at ids before these are given."""
+
+    def __init__(self) -> None:
+        self.is_needed = False
+        self.time: Argument = 0
+        self._first = 0
+        self._duplicates: set[int] = set()
+
+    @property
+    def text(self) -> str:
+        return f"{self._first}:{len(self._duplicates)}"
+
+    def learn(self, answer: list[Any]) -> None:
+        """What it was when the batch came."""
+        _, self._first, self.time, duplicates = answer
+        self._duplicates = {duplicates[at] - 1 for at in range(0, len(duplicates), 3)}
+
+    def id_of(self, at: int, salt: int) -> str:
+        before = sum(1 for other in self._duplicates if other < at)
+        return message_id(int(self.time) * MICROSECONDS, self._first + at - before, salt)
+
+    @staticmethod
+    def no_id(at: int) -> str:
+        raise AssertionError("a filter that looks at no id asks for one")
+
+
+def _bytes(most: int | None) -> Argument:
+    return "" if most is None else min(most, _MOST)
+
+
+def _on(subscription: str) -> Arguments:
+    """The arguments of a script that needs no more than the subscription."""
+
+    def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+        definition.reader(subscription)
+        return [subscription]
+
+    return arguments
+
+
+def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:
+    """Index and time of each, one after the other; -1 for what is no id of this queue."""
+    found: list[int] = []
+    for id in ids:
+        parsed = parse_message_id(check_text("an id", id))
+        if parsed is None or parsed.salt != definition.salt:
+            found += (-1, -1)
+        else:
+            found += (parsed.index, parsed.created_ms)
+    return found
+
+
+def _full(queue: str, answer: list[Any]) -> QueueFull:
+    _, kind, unsettled, most, more = answer
+    return QueueFull(
+        f"queue {queue!r} is full: {unsettled} of {most} {kind.decode()} are unsettled, "
+        f"{more} more came; nothing was stored, try again when consumers have caught up"
+    )

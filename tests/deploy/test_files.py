@@ -1,0 +1,42 @@
+"""What people deploy with is checked by the linters there are, and names settings that exist."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+FILES = ["Dockerfile", "docker-compose.yml", "deploy/kubernetes.yaml"]
+
+
+def run(*command: str) -> None:
+    found = Path(sys.executable).with_name(command[0])
+    done = subprocess.run(
+        [found, *command[1:]], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_image_keeps_the_rules_of_its_linter() -> None:
+    run("hadolint", "--failure-threshold", "info", "Dockerfile")
+
+
+def test_the_compose_file_follows_its_specification() -> None:
+    run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
+
+
+def test_the_kubernetes_resources_are_valid() -> None:
+    run("kubernetes-validate", "--strict", "deploy/kubernetes.yaml")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_setting_that_is_named_exists(name: str) -> None:
+    named = set(re.findall(r"PENSTOCK_([A-Z_]+)", (ROOT / name).read_text(encoding="utf-8")))
+    assert named
+    assert {setting.lower() for setting in named} <= Settings.model_fields.keys()

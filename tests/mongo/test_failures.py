@@ -1,0 +1,207 @@
+"""MongoDB is away for a while; servers die; Redis comes back with old data."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from penstock.broker import Broker
+from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
+from penstock.storage.mongo import connection
+from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.registry import open_archived, open_store
+from tests.mongo.conftest import Addresses, Open
+from tests.mongo.proxy import Proxy
+from tests.redis_server import redis_url
+
+# The driver leaves a socket to the collector when it is closed while it looks for a server.
+pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A test need not wait as long as a user would."""
+    monkeypatch.setattr(connection, "_SELECTION_SECONDS", 0.2)
+    yield
+    gc.collect()
+
+
+@pytest_asyncio.fixture
+async def proxy(addresses: Addresses) -> AsyncIterator[Proxy]:
+    proxy = Proxy(addresses.mongo)
+    await proxy.heal()
+    yield proxy
+    await proxy.cut()
+
+
+@pytest_asyncio.fixture
+async def far(open_server: Open, proxy: Proxy) -> AsyncIterator[ArchivedStore]:
+    """A server whose MongoDB can go away, with a queue `jobs`."""
+    store: ArchivedStore = await open_server(mongo=proxy.url)
+    await Broker(store).create_queue("jobs")
+    yield store
+    await store.close()
+
+
+async def _until_well(store: ArchivedStore) -> None:
+    """As the regular work does it."""
+    async with asyncio.timeout(30):
+        while store.problem is not None:
+            try:
+                await store.copy_all()
+            except StoreUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_while_mongodb_is_away_publishes_are_refused_and_nothing_else(
+    far: ArchivedStore, proxy: Proxy, database: Any
+) -> None:
+    broker = Broker(far)
+    await broker.publish("jobs", [b"a", b"b"])
+    await proxy.cut()
+    # The first one finds out, and cannot know whether it arrived
+    with pytest.raises(StoreUnavailable, match="MongoDB is away"):
+        await broker.publish("jobs", [b"c"])
+    assert far.problem is not None
+    # From then on publishes are refused before Redis has them
+    with pytest.raises(StoreUnavailable):
+        await broker.publish("jobs", [b"d"])
+    assert [m.body for m in await broker.read("jobs")] == [b"a", b"b", b"c"]
+    # Consumers go on, and their marks are not lost
+    given = await broker.receive("jobs", limit=2)
+    await broker.ack("jobs", given)
+    assert len(await broker.view("jobs")) == 3
+    # When it is back, everything goes on by itself, and what waited is written
+    await proxy.heal()
+    await _until_well(far)
+    assert (await broker.publish("jobs", [b"e"])).durability == "replicated"
+    await far.copy_changed()
+    found = await database["jobs"].find().sort("index", 1).to_list()
+    assert [(one["content"], one["consumed"]) for one in found] == [
+        ("a", True),
+        ("b", True),
+        ("c", False),
+        ("e", False),
+    ]
+
+
+async def test_definitions_are_refused_while_mongodb_is_away(
+    far: ArchivedStore, proxy: Proxy
+) -> None:
+    broker = Broker(far)
+    await proxy.cut()
+    with pytest.raises(StoreUnavailable):
+        await broker.publish("jobs", [b"a"])
+    for change in (broker.create_queue("other"), broker.delete_queue("jobs")):
+        with pytest.raises(StoreUnavailable):
+            await change
+    assert [stats.name for stats in await broker.stats()] == ["jobs"]
+    await proxy.heal()
+    await _until_well(far)
+    await broker.delete_queue("jobs")
+    assert await broker.stats() == []
+
+
+async def test_a_publish_that_was_refused_may_be_repeated_with_its_key(
+    far: ArchivedStore, proxy: Proxy, database: Any, addresses: Addresses, open_server: Open
+) -> None:
+    # Given a publish that reached Redis alone
+    broker = Broker(far)
+    await proxy.cut()
+    with pytest.raises(StoreUnavailable):
+        await broker.publish("jobs", [b"a"], idempotency_key="k")
+    # When it is repeated at another server, which has not its documents
+    other = Broker(await open_server())
+    result = await other.publish("jobs", [b"a"], idempotency_key="k")
+    # Then it is one message, and in the record
+    assert result.durability == "replicated"
+    assert [p.index for p in result] == [0]
+    assert await database["jobs"].count_documents({}) == 1
+    await proxy.heal()
+    await _until_well(far)
+    assert await database["jobs"].count_documents({}) == 1
+
+
+@asynccontextmanager
+async def _rewound(addresses: Addresses) -> AsyncIterator[None]:
+    """Afterwards Redis has what it had before."""
+    async with Redis.from_url(redis_url()) as redis:
+        copy = {}
+        async for key in redis.scan_iter(match=f"{addresses.name}:*"):
+            value = await redis.dump(key)
+            if value is not None:  # a lock may just have ended
+                copy[key] = value
+        yield
+        await addresses.wipe_redis()
+        for key, value in copy.items():
+            await redis.restore(key, 0, value)
+
+
+async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    # Given a Redis that forgets the last publish, as one without fsync may
+    await broker.publish("jobs", [b"a"])
+    async with _rewound(addresses):
+        await broker.publish("jobs", [b"b", b"c"])
+    # When a server starts
+    other = Broker(await open_server())
+    # Then nothing is missing, and no index is given twice
+    assert [m.body for m in await other.read("jobs")] == [b"a", b"b", b"c"]
+    assert [p.index for p in await other.publish("jobs", [b"d"])] == [3]
+
+
+async def test_a_server_that_publishes_into_old_data_notices(
+    broker: Broker, addresses: Addresses
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    async with _rewound(addresses):
+        await broker.publish("jobs", [b"b"])
+    with pytest.raises(StoreUnavailable, match="rebuilt"):
+        await broker.publish("jobs", [b"c"])
+    await broker.publish("jobs", [b"d"])
+    assert [m.body for m in await broker.read("jobs")] == [b"a", b"b", b"d"]
+
+
+async def test_several_servers_that_start_on_an_empty_redis_rebuild_it_once(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.publish("jobs", [b"%d" % n for n in range(20)])
+    await broker.close()
+    await addresses.wipe_redis()
+    servers = await asyncio.gather(*(open_server() for _ in range(3)))
+    given = await asyncio.gather(*(Broker(one).receive("jobs", limit=9) for one in servers))
+    assert sorted(d.index for part in given for d in part) == list(range(20))
+
+
+async def test_no_mongodb_at_start_is_said(addresses: Addresses) -> None:
+    with pytest.raises(StoreUnavailable, match="MongoDB is away"):
+        await open_archived(addresses.redis, "mongodb://127.0.0.1:1/x")
+
+
+async def test_an_archive_that_cannot_be_meant_is_refused(addresses: Addresses) -> None:
+    with pytest.raises(InvalidArgument, match="for a store in Redis"):
+        await open_store("memory:", archive=addresses.mongo)
+    with pytest.raises(UnknownBackend, match="mongodb://"):
+        await open_store(addresses.redis, archive="postgres://x")
+    with pytest.raises(InvalidArgument, match="not one of MongoDB") as refusal:
+        await open_store(addresses.redis, archive="mongodb://user:secret@host:port/x")
+    assert "secret" not in str(refusal.value)
+
+
+async def test_without_the_driver_the_error_names_the_extra(
+    addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("penstock.storage.mongo")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pymongo", None)
+    with pytest.raises(MissingExtra, match=r"penstock\[mongo\]"):
+        await open_store(addresses.redis, archive=addresses.mongo)

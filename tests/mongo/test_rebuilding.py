@@ -1,0 +1,195 @@
+"""Redis loses everything; MongoDB has it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.broker import Broker
+from penstock.core.message import NewMessage
+from penstock.core.settling import Outcome
+from penstock.errors import QueueNotFound
+from penstock.storage.mongo.store import ArchivedStore
+from tests.mongo.conftest import Addresses, Open
+
+
+async def test_every_accepted_message_comes_back_with_its_index_id_and_body(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    # Given messages of all kinds
+    plain = await broker.publish("jobs", [b"text", b"\xff\x00 bytes", b""])
+    odd = await broker.publish(
+        "jobs", [NewMessage(body=b"urgent", priority=7, attributes={"a": "b"}, topic="t")]
+    )
+    before = await broker.read("jobs")
+    # When Redis is wiped, and a server started
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    # Then they are all there, and the urgent one is first
+    assert await other.read("jobs") == before
+    assert [m.id for m in before] == [*(p.id for p in plain), *(p.id for p in odd)]
+    given = await other.receive("jobs", limit=9)
+    assert [(d.index, d.deliveries) for d in given] == [(3, 1), (0, 1), (1, 1), (2, 1)]
+    # And the next one gets the next index
+    assert [p.index for p in await other.publish("jobs", [b"next"])] == [4]
+
+
+async def test_what_was_settled_is_not_delivered_again_and_what_was_not_keeps_its_count(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.publish("jobs", [b"acked", b"nacked", b"in flight", b"waits", b"new"])
+    acked, nacked, in_flight, waits = await broker.receive("jobs", limit=4)
+    await broker.ack("jobs", [acked])
+    await broker.nack("jobs", [nacked], delay_seconds=0)
+    await broker.nack("jobs", [waits], delay_seconds=600)
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    # What was in flight when Redis went may still be settled by who has it
+    assert await other.ack("jobs", [in_flight.receipt]) == [Outcome.DONE]
+    given = await other.receive("jobs", limit=9)
+    assert [(d.body, d.deliveries) for d in given] == [(b"nacked", 2), (b"new", 1)]
+    stats = await other.queue_stats("jobs")
+    assert stats.subscriptions[0].delayed == 1
+
+
+async def test_receipts_of_deliveries_that_no_record_has_do_not_fit_new_ones(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    # Given a delivery that MongoDB was not told of
+    await broker.publish("jobs", [b"a"])
+    (lost,) = await broker.receive("jobs")
+    await addresses.wipe_redis()
+    # When another consumer gets the message
+    other = Broker(await open_server())
+    (given,) = await other.receive("jobs")
+    # Then the first one cannot settle it
+    assert await other.ack("jobs", [lost.receipt]) == [Outcome.NOT_LEASED]
+    assert await other.ack("jobs", [given.receipt]) == [Outcome.DONE]
+
+
+async def test_subscriptions_with_filters_and_dependencies_come_back(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.create_subscription("jobs", "reds", filter='topic == "red"')
+    await broker.create_subscription("jobs", "after", after=["default"])
+    await broker.publish(
+        "jobs", [NewMessage(body=b"0", topic="red"), b"1", NewMessage(body=b"2", topic="red")]
+    )
+    first, _ = await broker.receive("jobs", limit=2)
+    await broker.ack("jobs", [first])
+    await store.copy_changed()
+    # One more comes after the last copy
+    await broker.publish("jobs", [NewMessage(body=b"3", topic="red")])
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    reds = await other.receive("jobs", subscription="reds", limit=9)
+    assert [d.body for d in reds] == [b"0", b"2", b"3"]
+    after = await other.receive("jobs", subscription="after", limit=9)
+    assert [d.body for d in after] == [b"0"]
+    assert await other.held("jobs", "after") == [1, 2, 3]
+
+
+async def test_groups_stay_in_order(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.create_queue("fifo", fifo=True)
+    await broker.publish(
+        "fifo", [NewMessage(body=b"%d" % n, group_key="ab"[n % 2]) for n in range(6)]
+    )
+    given = await broker.receive("fifo", limit=9)
+    assert [d.index for d in given] == [0, 1]
+    await broker.ack("fifo", [given[1]])
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    order = []
+    while given := await other.receive("fifo", limit=9):
+        order += [d.index for d in given]
+        await other.ack("fifo", given)
+    assert order == [0, 3, 2, 5, 4]
+
+
+async def test_dead_letters_come_back_and_can_be_replayed(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"bad", b"good", b"worse"])
+    given = await broker.receive("jobs", limit=3)
+    await broker.nack("jobs", [given[0], given[2]], reason="no")
+    await broker.ack("jobs", [given[1]])
+    await broker.discard("jobs", [given[2].id])
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    (letter,) = await other.dead_letters("jobs")
+    assert letter.dead_letter is not None
+    assert (letter.body, letter.dead_letter.reason, letter.id) == (b"bad", "no", given[0].id)
+    assert await other.receive("jobs") == []
+    assert await other.replay("jobs") == 1
+    assert [d.body for d in await other.receive("jobs", limit=9)] == [b"bad"]
+
+
+async def test_delays_expiries_and_dedup_keys_come_back(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    (now,) = await broker.publish("jobs", [NewMessage(body=b"now", dedup_key="k")])
+    created = (await broker.read("jobs"))[0].created_at
+    later = created + timedelta(hours=1)
+    await broker.publish("jobs", [NewMessage(body=b"later", not_before=later)])
+    await broker.publish(
+        "jobs", [NewMessage(body=b"expired", expires_at=created - timedelta(hours=1))]
+    )
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert [d.body for d in await other.receive("jobs", limit=9)] == [b"now"]
+    (again,) = await other.publish("jobs", [NewMessage(body=b"again", dedup_key="k")])
+    assert (again.duplicate, again.id) == (True, now.id)
+    stats = await other.queue_stats("jobs")
+    assert (stats.subscriptions[0].delayed, stats.subscriptions[0].expired) == (1, 1)
+
+
+async def test_a_server_that_runs_while_redis_is_wiped_rebuilds_it_when_asked_for_anything(
+    broker: Broker, addresses: Addresses
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    await addresses.wipe_redis()
+    assert [p.index for p in await broker.publish("jobs", [b"b"])] == [1]
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"b"]
+    with pytest.raises(QueueNotFound):
+        await broker.read("none")
+
+
+async def test_a_deleted_queue_stays_deleted(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    await broker.delete_queue("jobs")
+    await broker.create_queue("other")
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert [stats.name for stats in await other.stats()] == ["other"]
+
+
+async def test_a_queue_made_anew_does_not_get_the_messages_of_the_old_one(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.publish("jobs", [b"old", b"older"])
+    await broker.delete_queue("jobs")
+    await broker.create_queue("jobs")
+    await broker.publish("jobs", [b"new"])
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert [m.body for m in await other.read("jobs")] == [b"new"]
+
+
+async def test_purged_messages_do_not_come_back(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.publish("jobs", [b"a", b"b"])
+    await broker.purge_queue("jobs")
+    await broker.publish("jobs", [b"c"])
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert [(d.index, d.body) for d in await other.receive("jobs", limit=9)] == [(2, b"c")]

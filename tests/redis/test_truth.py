@@ -1,0 +1,153 @@
+"""What an operator sees with redis-cli is what there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from redis.asyncio import Redis
+
+from penstock.broker import Broker
+from penstock.core.message import NewMessage
+
+
+async def group(redis: Redis, root: str, name: str = "default") -> dict[str, Any]:
+    groups: Any = await redis.xinfo_groups(f"{root}:stream")
+    return next(found for found in groups if found["name"] == name)
+
+
+async def entries(redis: Redis, key: str, *bounds: int) -> list[tuple[str, dict[str, str]]]:
+    found: Any = await redis.xrange(key, *bounds)
+    return list(found)
+
+
+async def pending(redis: Redis, root: str, name: str) -> list[tuple[str, int]]:
+    """Id and count of deliveries."""
+    found: Any = await redis.xpending_range(f"{root}:stream", name, "-", "+", 10)
+    return [(one["message_id"], one["times_delivered"]) for one in found]
+
+
+async def test_an_index_range_is_a_range_of_the_stream(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"a", b"b", b"c"])
+    found = await entries(redis, f"{root}:stream", 0, 1)
+    assert [(id, fields["b"]) for id, fields in found] == [("0-1", "a"), ("1-0", "b")]
+
+
+async def test_a_subscription_is_a_consumer_group_with_its_lag_and_pending(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.create_subscription("jobs", "audit")
+    await broker.publish("jobs", [b"%d" % n for n in range(10)])
+    await broker.receive("jobs", limit=4)
+    found = await group(redis, root)
+    assert (found["pending"], found["lag"], found["last-delivered-id"]) == (4, 6, "3-0")
+    found = await group(redis, root, "audit")
+    assert (found["pending"], found["lag"], found["last-delivered-id"]) == (0, 10, "0-0")
+
+
+async def test_an_ack_takes_a_message_out_of_the_pending_ones(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"a", b"b"])
+    first, _ = await broker.receive("jobs", limit=2)
+    await broker.ack("jobs", [first])
+    assert await pending(redis, root, "default") == [("1-0", 1)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"filter": 'topic == "t"'}])
+async def test_the_count_of_deliveries_is_that_of_the_group(
+    broker: Broker, redis: Redis, root: str, settings: dict[str, Any]
+) -> None:
+    await broker.create_subscription("jobs", "audit", **settings)
+    await broker.publish("jobs", [NewMessage(body=b"a", topic="t", priority=5)])
+    for _ in range(3):
+        (given,) = await broker.receive("jobs", subscription="audit")
+        await broker.nack("jobs", [given], "audit")
+    await broker.receive("jobs", subscription="audit")
+    assert await pending(redis, root, "audit") == [("0-1", 4)]
+
+
+async def test_a_dead_letter_is_an_entry_of_its_own_stream_that_says_why(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"ok", b"bad"])
+    given = await broker.receive("jobs", limit=2)
+    await broker.nack("jobs", given[1:], reason="broken")
+    ((id, fields),) = await entries(redis, f"{root}-dlq:stream")
+    assert id == "0-1"
+    assert (fields["b"], fields["reason"], fields["index"]) == ("bad", "broken", "1")
+    assert (fields["subscription"], fields["deliveries"]) == ("default", "1")
+    assert (await group(redis, root))["pending"] == 1
+
+
+async def test_what_was_skipped_or_acked_before_it_was_delivered_is_behind_the_group(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"%d" % n for n in range(5)])
+    await broker.ack_up_to("jobs", 3)
+    assert (await group(redis, root))["last-delivered-id"] == "2-0"
+    await broker.seek("jobs", "latest")
+    found = await group(redis, root)
+    assert (found["lag"], found["last-delivered-id"]) == (0, "4-0")
+
+
+async def test_a_plain_backlog_costs_nothing_but_its_entries(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"x"] * 1000)
+    before = {key async for key in redis.scan_iter(match=f"{root}*")}
+    assert before == {root, f"{root}:stream", f"{root}:s:default"}
+    # And what was done with is one run, however much it is
+    for _ in range(10):
+        await broker.ack("jobs", await broker.receive("jobs", limit=100))
+    assert await redis.zrange(f"{root}:s:default:settled", 0, -1, withscores=True) == [("1000", 0)]
+    after = {key async for key in redis.scan_iter(match=f"{root}*")}
+    assert after == before | {f"{root}:s:default:settled"}
+
+
+async def test_an_entry_that_somebody_deleted_by_hand_holds_nothing_up(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"a", b"b", b"c"])
+    await redis.xdel(f"{root}:stream", "1-0")
+    given = await broker.receive("jobs", limit=9)
+    assert [delivery.body for delivery in given] == [b"a", b"c"]
+    await broker.ack("jobs", given)
+    (stats,) = (await broker.queue_stats("jobs")).subscriptions
+    assert (stats.acked, stats.expired, stats.lowest_unacked_index) == (2, 1, 3)
+
+
+async def test_deleting_a_queue_leaves_no_key_behind(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    await broker.create_subscription("jobs", "reds", filter='topic == "red"')
+    await broker.create_subscription("jobs", "after", after=["default"], max_deliveries=1)
+    await broker.publish("jobs", [NewMessage(body=b"a", topic="red", priority=1, dedup_key="k")])
+    await broker.ack("jobs", await broker.receive("jobs"))
+    given = await broker.receive("jobs", subscription="after")
+    await broker.nack("jobs", given, "after")
+    await broker.delete_queue("jobs")
+    assert [key async for key in redis.scan_iter(match=f"{root}*")] == []
+
+
+async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, root: str) -> None:
+    await broker.publish("jobs", [b"%d" % n for n in range(12)])
+    batches = [await broker.receive("jobs", limit=3) for _ in range(4)]
+    # When the first one is the last to be acked
+    for at, runs in (
+        (1, [("6", 3)]),
+        (2, [("9", 3)]),
+        (0, [("9", 0)]),
+        (3, [("12", 0)]),
+    ):
+        before = (await broker.queue_stats("jobs")).subscriptions[0]
+        assert before.in_flight == sum(len(batch) for batch in batches if batch)
+        await broker.ack("jobs", batches[at])
+        batches[at] = []
+        # Then at no time is more settled than was acked
+        assert await redis.zrange(f"{root}:s:default:settled", 0, -1, withscores=True) == runs
+    (stats,) = (await broker.queue_stats("jobs")).subscriptions
+    assert (stats.acked, stats.in_flight, stats.lowest_unacked_index) == (12, 0, 12)
