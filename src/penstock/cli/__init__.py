@@ -38,7 +38,12 @@ class _Commands(LazyGroup):
         "bench": Entry("bench", "bench", "Put a short load on a running server.", _SERVER),
         "ingest": Entry("ingest", "app", "Handle ingested messages.", _DATA),
         "pipeline": Entry("pipeline", "app", "Land messages in a lake with Spark.", _DATA),
-        "recover": Entry("recover", "recover", "Rebuild a Redis from its archive.", _SERVER),
+        "recover": Entry(
+            "recover",
+            "recover",
+            "Rebuild what a Redis has lost from its archive in MongoDB.",
+            _SERVER,
+        ),
         "wal": Entry("wal", "app", "Look at, check and repair a data directory.", _SERVER),
         "completion": Entry("completion", "completion", "Print shell completion.", _SHELL),
     }

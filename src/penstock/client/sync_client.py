@@ -6,6 +6,7 @@ import asyncio
 import functools
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -144,6 +145,9 @@ class Client:
             )
         try:
             return answer.result()
+        except CancelledError:
+            # Only a close does that, to calls that would not end by themselves.
+            raise ClientClosed("the client was closed in the meantime: make a new one") from None
         except BaseException:
             # Interrupted: nobody waits for it any more.
             answer.cancel()
