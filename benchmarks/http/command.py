@@ -3,78 +3,45 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 
-import msgspec
 from rich.console import Console
 
+from benchmarks import command
 from benchmarks.engine.loops import run_on
 from benchmarks.engine.machine import describe_machine
 from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report, RowReport
-from benchmarks.engine.table import draw
+from benchmarks.engine.report import Report
 from benchmarks.http import wrk
 from benchmarks.http.peers import installed
 from benchmarks.http.rows import ROWS
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import FULL, QUICK
 
-RESULTS = Path("benchmarks/results/http.json")
 PACKAGES = ("penstock", "blacksheep", "uvicorn", "uvloop", "aio-pika", "nats-py", "redis", "moto")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmark; returns the status to exit with.
-
-    That is 1 if a row could not finish, or if `--check` finds a bar missed or a peer missing.
-    """
-    options = _parse(arguments)
+    """Run the benchmark; returns the status to exit with."""
+    parser = command.make_parser(
+        "http",
+        ROWS,
+        description=__doc__,
+        rounds=FULL.rounds,
+        quick="short turns, one round, no bars",
+    )
+    command.add_directory(parser)
+    options = command.parse(parser, arguments)
     screen = Screen(Console(stderr=True))
     if not wrk.is_installed():
         screen.say("wrk makes the load, and it is not installed: apt-get install wrk")
         return 1
     with TemporaryDirectory(prefix=".bench-", dir=options.dir) as root:
         report = _measure(options, Path(root), screen)
-    _print(report, Console(width=None if sys.stdout.isatty() else 140))
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    print(f"written to {options.json}")
-    if not options.check:
-        return 1 if any(row.error for row in report.rows) else 0
-    for failure in report.failures:
-        print(f"FAILED {failure}")
-    return 1 if report.failures else 0
-
-
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.http", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="exit 1 where a bar is missed")
-    parser.add_argument("--json", type=Path, default=RESULTS, help=f"default: {RESULTS}")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=[row.name for row in ROWS],
-        metavar="NAME",
-        help="one row (may be given again): " + ", ".join(row.name for row in ROWS),
-    )
-    parser.add_argument("--quick", action="store_true", help="short turns, one round, no bars")
-    parser.add_argument("--rounds", type=int, help="default: 3")
-    parser.add_argument(
-        "--dir", type=Path, default=Path(), help="where the data goes; not a tmpfs (default: .)"
-    )
-    options = parser.parse_args(arguments)
-    if options.check and options.quick:
-        parser.error("--check needs the full sizes: the bars are not set for --quick")
-    if options.rounds is not None and options.rounds < 1:
-        parser.error("--rounds must be at least 1")
-    return options
+    return command.finish(report, options)
 
 
 def _measure(options: argparse.Namespace, root: Path, screen: Screen) -> Report:
@@ -84,9 +51,7 @@ def _measure(options: argparse.Namespace, root: Path, screen: Screen) -> Report:
     peers, missing = installed()
     run = Run(scale=scale, root=root, peers=peers, missing=missing, screen=screen)
     machine = describe_machine(root, PACKAGES)
-    if machine.filesystem in ("tmpfs", "ramfs"):
-        screen.say(f"{root} is on a {machine.filesystem}: a sync costs nothing there. Use --dir.")
-    wanted = [row for row in ROWS if options.only is None or row.name in options.only]
+    command.warn_of_memory(machine.filesystem, root, screen)
     return Report(
         subject="Penstock over HTTP",
         quick=options.quick,
@@ -94,35 +59,7 @@ def _measure(options: argparse.Namespace, root: Path, screen: Screen) -> Report:
         loop="uvloop",
         machine=machine,
         missing_peers=missing,
-        rows=tuple(_measure_row(row, run) for row in wanted),
+        rows=command.measure_rows(
+            ROWS, options, screen, lambda row: run_on("uvloop", row.measure(run))
+        ),
     )
-
-
-def _measure_row(row: Row, run: Run) -> RowReport:
-    run.screen.say(f"{row.name}: {row.what}")
-    # What the row before wrote must not be flushed at this one's expense.
-    os.sync()
-    began = perf_counter()
-    try:
-        outcome = run_on("uvloop", row.measure(run))
-    except Exception as error:  # one row's failure must not cost the figures of the others
-        run.screen.say(f"{row.name} failed: {error!r}")
-        seconds = perf_counter() - began
-        return RowReport(name=row.name, what=row.what, seconds=seconds, error=repr(error))
-    return RowReport(
-        name=row.name,
-        what=row.what,
-        seconds=perf_counter() - began,
-        verdicts=outcome.verdicts,
-        samples=outcome.samples,
-        notes=outcome.notes,
-    )
-
-
-def _print(report: Report, console: Console) -> None:
-    console.print(draw(report))
-    for row in report.rows:
-        for note in row.notes:
-            console.print(f"{row.name}: {note}", highlight=False, markup=False)
-    for needs in report.missing_peers:
-        console.print(f"Skipped, because it is not installed: {needs}", markup=False)

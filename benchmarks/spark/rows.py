@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
-import msgspec
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -354,7 +353,3 @@ ROWS = (
     Row("push-beside", "pushes beside a large read", push_beside_reads),
     Row("ten-times", "ten times as many messages", ten_times_more),
 )
-
-
-def encode(value: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value)) + b"\n"
