@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -14,6 +15,7 @@ from penstock.broker import Broker
 from penstock.errors import QueueNotFound, UnknownBackend
 from penstock.storage.memory import MemoryStore
 from penstock.storage.registry import open_store
+from penstock.storage.wal.committer import GroupCommitter
 from penstock.storage.wal.files import DiskFiles, WritableFile
 from penstock.storage.wal.store import WalStore
 from tests.contract.clock import ManualClock
@@ -227,11 +229,13 @@ async def test_a_body_is_stored_once_however_many_read_and_retry_it(tmp_path: Pa
 async def test_the_event_loop_runs_on_while_the_disk_is_busy(tmp_path: Path) -> None:
     # Given a disk that finishes a write only when the event loop lets it
     files = SlowFiles(tmp_path / "data")
-    store = await WalStore.open(files, segment_bytes=2**16)
+    store = await WalStore.open(
+        files, segment_bytes=2**16, committer=partial(GroupCommitter, inline_bytes=1000)
+    )
     async with Broker(store) as broker:
         await broker.create_queue("tenant")
         files.may_go.clear()
-        publish = asyncio.create_task(broker.publish("tenant", [b"a"]))
+        publish = asyncio.create_task(broker.publish("tenant", [bytes(1000)]))
         # When the loop has gone round some times, then the publish is not answered yet
         for _ in range(10):
             await asyncio.sleep(0)

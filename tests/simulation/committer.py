@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class InlineCommitter(Committer):
-    """Does what ``ThreadCommitter`` does, in ``step``.
+    """Does what ``GroupCommitter`` does, in ``step``.
 
     A ``SimulatedCrash`` leaves ``step`` as it came, and nobody who waits is ever answered: so it is
     when a machine stops.
@@ -42,6 +42,9 @@ class InlineCommitter(Committer):
         future = asyncio.get_running_loop().create_future()
         self._waiters.append(future)
         return future
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
 
     async def call(self, function: Callable[[], T]) -> T:
         self._check()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -89,6 +89,10 @@ class MessageJournal(MessageSource, Protocol):
         """Done when all that was appended has the journal's durability; None if it has already."""
         ...
 
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        """Call it once this turn of the loop is over, and before the turn's commit."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -137,6 +141,9 @@ class EmbeddedStore:
             for events in tell(machine, machine.now_ns):
                 self._waiters.wake(events, machine.now_ns)
         return self._journal.submit()
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        self._journal.at_end_of_turn(callback)
 
     async def _commit(self) -> None:
         committed = self.submit()

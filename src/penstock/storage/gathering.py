@@ -28,6 +28,10 @@ class Committing(Protocol):
         """Done when all that was appended is committed; None when it is so already."""
         ...
 
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        """Call it once this turn of the loop is over, and before the turn's commit."""
+        ...
+
 
 class _Group:
     """Calls for one queue that fit into one batch, in the order they came."""
@@ -85,7 +89,7 @@ class Gathering:
             or (batch.keys and not group.keys.isdisjoint(part.key for part in batch.keys))
         ):
             if not self._groups:
-                self._loop.call_soon(self.flush)
+                self._journal.at_end_of_turn(self.flush)
             group = self._open[queue] = _Group(queue)
             self._groups.append(group)
         answer: asyncio.Future[PublishResult] = self._loop.create_future()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from random import Random
 
 from penstock.clock import Clock, SystemClock
@@ -62,6 +64,9 @@ class _MemoryJournal:
 
     def submit(self) -> None:
         return None
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
 
     def load_nowait(self, place: Place) -> Event | None:
         return self._events[place.locator]

@@ -7,25 +7,59 @@ import random
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from penstock.errors import DiskFull, StorageClosed, StorageFailed
-from penstock.storage.wal.committer import ThreadCommitter
+from penstock.storage.wal.committer import GroupCommitter
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import Log, SyncMode
 from tests.simulation.committer import InlineCommitter
 from tests.simulation.files import Operation, SimulatedFiles, fail_with
-from tests.unit.wal.logs import KIND, SEGMENT_BYTES, open_log, payloads, read
+from tests.unit.wal.logs import KIND, SEGMENT_BYTES, commit, open_log, payloads, read
 
 
 @asynccontextmanager
-async def running(log: Log, **options: float) -> AsyncIterator[ThreadCommitter]:
-    committer = ThreadCommitter(log, **options)  # type: ignore[arg-type]
+async def running(log: Log, **options: Any) -> AsyncIterator[GroupCommitter]:
+    committer = GroupCommitter(log, **options)
     try:
+        await idle(committer)
         yield committer
     finally:
         await committer.stop()
+
+
+async def idle(committer: GroupCommitter) -> None:
+    """Until the thread has nothing to do. It tells nobody, so one has to look."""
+    while not committer._is_idle:
+        await asyncio.sleep(0)  # noqa: ASYNC110
+
+
+def prepared_log(files: Files) -> Log:
+    """One that was written to, so that there are zeros ahead."""
+    log = open_log(files)
+    commit(log, b"first")
+    return log
+
+
+IN_THREAD = {"inline_bytes": 0}
+
+
+class Watch:
+    """Which thread makes each write that is synced."""
+
+    def __init__(self, files: SimulatedFiles) -> None:
+        self.threads: list[str] = []
+        files.fault = self
+
+    def __call__(self, operation: Operation) -> None:
+        if operation.kind == "sync":
+            self.threads.append(threading.current_thread().name)
+
+    @property
+    def on_loop(self) -> list[bool]:
+        return [name == threading.current_thread().name for name in self.threads]
 
 
 class Gate:
@@ -62,12 +96,12 @@ async def test_a_submit_is_answered_when_all_before_it_is_durable(
 
 async def test_many_tasks_share_few_syncs(simulated: SimulatedFiles) -> None:
     # Given a writer that is busy with a first group
-    log = open_log(simulated)
+    log = prepared_log(simulated)
     gate = Gate()
-    async with running(log) as committer:
+    async with running(log, **IN_THREAD) as committer:
         simulated.fault = gate
-        log.append(KIND, b"first")
-        first = committer.submit()
+        log.append(KIND, b"one")
+        one = committer.submit()
         await gate.reached()
         # When a hundred others submit in the meantime
         operations = simulated.operations
@@ -75,13 +109,13 @@ async def test_many_tasks_share_few_syncs(simulated: SimulatedFiles) -> None:
         for number in range(100):
             log.append(KIND, b"%d" % number)
             others.append(committer.submit())
-        assert not any(future.done() for future in (first, *others))
+        assert not any(future.done() for future in (one, *others))
         simulated.fault = None
         gate.open()
-        await asyncio.gather(first, *others)
+        await asyncio.gather(one, *others)
         # Then they were all in one group
         assert simulated.operations - operations <= 3
-    assert len(payloads(simulated)) == 101
+    assert len(payloads(simulated)) == 102
 
 
 async def test_order_is_kept_by_many_tasks_over_many_segments(files: Files) -> None:
@@ -101,6 +135,104 @@ async def test_order_is_kept_by_many_tasks_over_many_segments(files: Files) -> N
     assert payloads(files) == appended
 
 
+async def test_all_that_one_turn_of_the_loop_submits_is_one_commit_on_the_loop(
+    simulated: SimulatedFiles,
+) -> None:
+    log = prepared_log(simulated)
+    async with running(log) as committer:
+        watch = Watch(simulated)
+        # Given a callback for the end of the turn, which appends and submits as well
+        last: list[asyncio.Future[None]] = []
+
+        def append_last() -> None:
+            log.append(KIND, b"last")
+            last.append(committer.submit())
+
+        committer.at_end_of_turn(append_last)
+        # When three more submit in the same turn
+        waiting = []
+        for data in (b"a", b"b", b"c"):
+            log.append(KIND, data)
+            waiting.append(committer.submit())
+        assert not watch.threads
+        await asyncio.gather(*waiting)
+        # Then one sync was for all of them, and no thread took part
+        assert last[0].done()
+        assert watch.on_loop == [True]
+        assert payloads(simulated.crash()) == [b"first", b"a", b"b", b"c", b"last"]
+        simulated.is_down = False
+
+
+async def test_a_large_group_and_a_new_segment_are_left_to_the_thread(
+    simulated: SimulatedFiles,
+) -> None:
+    log = prepared_log(simulated)
+    async with running(log, inline_bytes=500) as committer:
+        watch = Watch(simulated)
+        log.append(KIND, bytes(600))
+        await committer.submit()
+        await idle(committer)
+        log.roll()
+        log.append(KIND, b"small")
+        await committer.submit()
+        assert watch.threads
+        assert not any(watch.on_loop)
+
+
+async def test_after_a_slow_commit_the_thread_takes_over_for_ten_times_as_long(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a disk that takes a quarter of a second
+    now = 100.0
+    log = prepared_log(simulated)
+    async with running(log, monotonic=lambda: now) as committer:
+        watch = Watch(simulated)
+
+        def slow(operation: Operation) -> None:
+            nonlocal now
+            watch(operation)
+            now += 0.25 if operation.kind == "sync" else 0
+
+        async def is_on_loop() -> bool:
+            await idle(committer)
+            watch.threads.clear()
+            log.append(KIND, b"x")
+            await committer.submit()
+            return watch.on_loop == [True]
+
+        simulated.fault = slow
+        assert await is_on_loop()
+        # When it is quick again, then the thread has the next ones all the same
+        simulated.fault = watch
+        assert not await is_on_loop()
+        now += 2.4
+        assert not await is_on_loop()
+        # And when the time is up, the loop has
+        now += 0.2
+        assert await is_on_loop()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+async def test_a_commit_that_fails_on_the_loop_ends_everything(
+    simulated: SimulatedFiles, kind: str
+) -> None:
+    threads = threading.active_count()
+    log = prepared_log(simulated)
+    committer = GroupCommitter(log)
+    await idle(committer)
+    simulated.fault = fail_with(errno.EIO, kind=kind)
+    log.append(KIND, b"lost")
+    waiting = [committer.submit(), committer.submit()]
+    results = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(result) for result in results] == [StorageFailed] * 2
+    with pytest.raises(StorageFailed):
+        committer.submit()
+    with pytest.raises(StorageFailed):
+        await committer.call(lambda: None)
+    await committer.stop()
+    assert threading.active_count() == threads
+
+
 async def test_a_submit_with_nothing_to_commit_is_answered(files: Files) -> None:
     async with running(open_log(files)) as committer:
         await committer.submit()
@@ -111,7 +243,7 @@ async def test_cancelling_one_who_waits_hurts_no_other(simulated: SimulatedFiles
     # Given two who wait for the same group
     log = open_log(simulated)
     gate = Gate()
-    async with running(log) as committer:
+    async with running(log, **IN_THREAD) as committer:
         simulated.fault = gate
         log.append(KIND, b"a")
         one, other = committer.submit(), committer.submit()
@@ -133,7 +265,7 @@ async def test_after_a_failure_everything_pending_and_later_is_refused(
 ) -> None:
     # Given a log that holds something, and a group on its way whose write or sync will fail
     log = open_log(simulated)
-    async with running(log) as committer:
+    async with running(log, **IN_THREAD) as committer:
         position = log.append(KIND, b"safe")
         await committer.submit()
         gate = Gate()
@@ -211,7 +343,7 @@ async def test_a_full_disk_is_told_to_who_asks_and_fails_nothing(
 async def test_stopping_commits_what_is_pending_and_ends_the_thread(files: Files) -> None:
     log = open_log(files)
     threads = threading.active_count()
-    committer = ThreadCommitter(log)
+    committer = GroupCommitter(log)
     log.append(KIND, b"a")
     submitted = committer.submit()
     log.append(KIND, b"not even submitted")
@@ -230,7 +362,7 @@ async def test_stopping_commits_what_is_pending_and_ends_the_thread(files: Files
 
 async def test_a_failure_while_stopping_is_told(simulated: SimulatedFiles) -> None:
     log = open_log(simulated)
-    committer = ThreadCommitter(log)
+    committer = GroupCommitter(log)
     log.append(KIND, b"a")
     submitted = committer.submit()
     simulated.fault = fail_with(errno.EIO, kind="write")
@@ -243,7 +375,7 @@ async def test_a_failure_while_stopping_is_told(simulated: SimulatedFiles) -> No
 def test_a_loop_that_ends_without_stopping_leaves_no_noise(files: Files) -> None:
     async def forget() -> None:
         log = open_log(files)
-        committer = ThreadCommitter(log)
+        committer = GroupCommitter(log)
         log.append(KIND, b"a")
         await committer.submit()
         log.append(KIND, b"b")
@@ -289,7 +421,7 @@ async def test_in_mode_interval_a_busy_writer_syncs_when_it_is_due(
     # Given a clock that is moved by hand
     now = 100.0
     log = open_log(simulated, sync_mode=SyncMode.INTERVAL)
-    committer = ThreadCommitter(log, sync_interval_seconds=1000, monotonic=lambda: now)
+    committer = GroupCommitter(log, sync_interval_seconds=1000, monotonic=lambda: now)
     log.append(KIND, b"a")
     await committer.submit()
     now += 999

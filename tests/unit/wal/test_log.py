@@ -435,3 +435,63 @@ def test_a_closed_log_refuses_everything(files: Files) -> None:
     for action in (log.commit, log.roll, log.sync, log.reserve, lambda: log.append(KIND, b"x")):
         with pytest.raises(StorageClosed):
             action()
+
+
+def is_zeroed_ahead(log: Log) -> bool:
+    log.prepare()
+    return log.is_prepared
+
+
+def test_zeros_are_kept_ahead_of_the_records_and_change_nothing_that_is_read(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a log of which nothing was written yet: it has nothing to prepare
+    log = open_log(simulated, segment_bytes=2**18)
+    operations = simulated.operations
+    log.prepare()
+    assert simulated.operations == operations
+    # When records come, then zeros are written ahead of them, until the segment has no more room
+    data = bytes(range(256)) * 16
+    for count in range(1, 61):
+        log.append(KIND, data)
+        log.commit()
+        assert is_zeroed_ahead(log)
+        assert len(payloads(simulated)) == count
+    assert simulated.size(file_name(1)) == 2**18
+    # And after a power loss all is there
+    assert payloads(simulated.crash()) == [data] * 60
+
+
+def test_in_the_modes_that_do_not_wait_for_the_disk_no_zeros_are_written(
+    simulated: SimulatedFiles,
+) -> None:
+    log = open_log(simulated, segment_bytes=2**18, sync_mode=SyncMode.INTERVAL)
+    commit(log, b"a")
+    operations = simulated.operations
+    log.prepare()
+    assert simulated.operations == operations
+
+
+def test_zeros_that_find_no_space_are_done_without(simulated: SimulatedFiles) -> None:
+    log = open_log(simulated, segment_bytes=2**18)
+    log.append(KIND, b"a")
+    log.commit()
+    simulated.fault = fail_with(errno.ENOSPC, kind="write")
+    log.prepare()
+    assert log.is_prepared
+    simulated.fault = None
+    commit(log, b"b")
+    assert payloads(simulated.crash()) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_zeros_that_cannot_be_written_fail_the_log(simulated: SimulatedFiles, kind: str) -> None:
+    log = open_log(simulated, segment_bytes=2**18)
+    log.append(KIND, b"a")
+    log.commit()
+    simulated.fault = fail_with(errno.EIO, kind=kind)
+    with pytest.raises(StorageFailed):
+        log.prepare()
+    with pytest.raises(StorageFailed):
+        log.append(KIND, b"b")
+    assert payloads(simulated.crash()) == [b"a"]

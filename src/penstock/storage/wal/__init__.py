@@ -2,7 +2,7 @@
 
 From the disk upwards: ``files`` (the file system), ``record`` and ``segment`` (the bytes),
 ``replay`` (reading it all), ``tail`` (its end on disk), ``log`` (appending and committing),
-``committer`` (the writer thread), ``codec`` (events as records), ``journal`` (the machine's view of
+``committer`` (group commit), ``codec`` (events as records), ``journal`` (the machine's view of
 the log), ``checkpoint``, ``recovery`` and ``compaction``, and ``store``, which puts them together.
 
 ``offline`` has what looks at a directory and mends it while no store is open.

@@ -1,8 +1,10 @@
-"""Group commit: one thread writes and syncs while the event loop goes on.
+"""Group commit: what is appended during one turn of the event loop is committed at its end.
 
-The loop appends to the log and submits; the writer thread commits whatever has gathered and answers
-all who waited for it with a single wake-up of the loop. While it syncs, the next group gathers, so
-the busier the log is, the more records share a sync.
+A small group that the disk takes quickly is written and synced right there: to hand it to a thread
+and to hear back from it would take longer than the sync. Everything else goes to the writer thread:
+a large group, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
+loop goes on, and all that it appends until the thread is back is the next group. Either way, the
+busier the log is, the more records share a sync.
 """
 
 from __future__ import annotations
@@ -16,11 +18,19 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from penstock.errors import StorageClosed, StorageFailed
 from penstock.storage.wal.log import Log, SyncMode
 
-__all__ = ["Committer", "ThreadCommitter"]
+__all__ = ["Committer", "GroupCommitter"]
 
 T = TypeVar("T")
 
 DEFAULT_SYNC_INTERVAL_SECONDS = 0.1
+
+# A larger group takes so long to write that the loop had better go on meanwhile.
+DEFAULT_INLINE_BYTES = 64 * 2**10
+
+# A commit on the loop that takes longer is slow, and the thread takes over for a while: so that
+# slow ones hold up the loop for a tenth of the time at most.
+_SLOW_SECONDS = 0.001
+_RESTS_AFTER_SLOW = 10
 
 
 class Committer(Protocol):
@@ -37,6 +47,10 @@ class Committer(Protocol):
         Each caller has a future of its own and may cancel it. Raises ``StorageFailed``, at once or
         from the future, and ``StorageClosed``.
         """
+        ...
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        """Call it when this turn of the loop is over, and before the turn's commit."""
         ...
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -56,28 +70,38 @@ class _Call(NamedTuple):
     answer: asyncio.Future[Any]
 
 
-class ThreadCommitter(Committer):
-    """Commits in a thread of its own, which waits without polling while there is nothing to do."""
+class GroupCommitter(Committer):
+    """Commits on the loop or in a thread of its own, never in both at once.
+
+    While the thread waits for work, ``_lock`` is all it takes to use the log in its place.
+    """
 
     def __init__(
         self,
         log: Log,
         *,
+        inline_bytes: int = DEFAULT_INLINE_BYTES,
         sync_interval_seconds: float = DEFAULT_SYNC_INTERVAL_SECONDS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """Start the thread. Must be called on the event loop that will use it."""
         self._log = log
         self._loop = asyncio.get_running_loop()
+        self._inline_bytes = inline_bytes
         self._interval_seconds = sync_interval_seconds
         self._monotonic = monotonic
-        self._sync_due: float | None = None  # only in interval mode, while something is unsynced
         self._failure: BaseException | None = None
+        # This turn of the loop.
+        self._is_turn_open = False
+        self._submitted: list[asyncio.Future[None]] = []
+        self._callbacks: list[Callable[[], None]] = []
+        self._inline_again = 0.0  # when the disk may be given another chance
         # Guards all below; the condition is that there is something to do.
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._is_idle = False
         self._is_stopping = False
+        self._sync_due: float | None = None  # only in interval mode, while something is unsynced
         self._waiters: list[asyncio.Future[None]] = []
         self._calls: list[_Call] = []
         self._stopped: asyncio.Future[None] = self._loop.create_future()
@@ -88,22 +112,23 @@ class ThreadCommitter(Committer):
     def failure(self) -> BaseException | None:
         return self._failure
 
+    # -- the loop ----------------------------------------------------------------------------------
+
     def submit(self) -> asyncio.Future[None]:
+        self._check()
         future = self._loop.create_future()
-        with self._lock:
-            if self._failure is not None or self._is_stopping:
-                raise self._refusal()
-            self._waiters.append(future)
-            if self._is_idle:
-                self._is_idle = False
-                self._work.notify()
+        self._submitted.append(future)
+        self._open_turn()
         return future
 
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        self._callbacks.append(callback)
+        self._open_turn()
+
     async def call(self, function: Callable[[], T]) -> T:
+        self._check()
         answer: asyncio.Future[T] = self._loop.create_future()
         with self._lock:
-            if self._failure is not None or self._is_stopping:
-                raise self._refusal()
             self._calls.append(_Call(function, answer))
             self._work.notify()
         return await answer
@@ -111,15 +136,57 @@ class ThreadCommitter(Committer):
     async def stop(self) -> None:
         with self._lock:
             self._is_stopping = True
+            self._waiters += self._submitted
+            self._submitted = []
             self._work.notify()
         # Shielded: the thread ends whether or not this caller waits for it.
         await asyncio.shield(self._stopped)
         self._thread.join()
 
-    def _refusal(self) -> Exception:
+    def _check(self) -> None:
         if self._failure is not None:
-            return _failed(self._failure)
-        return StorageClosed("the store was closed: open it again")
+            raise _failed(self._failure)
+        if self._is_stopping:
+            raise StorageClosed("the store was closed: open it again")
+
+    def _open_turn(self) -> None:
+        if not self._is_turn_open:
+            self._is_turn_open = True
+            self._loop.call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        callbacks, self._callbacks = self._callbacks, []
+        try:
+            for callback in callbacks:
+                callback()
+        finally:
+            self._is_turn_open = False
+            if self._submitted:
+                waiters, self._submitted = self._submitted, []
+                self._hand_over(waiters)
+
+    def _hand_over(self, waiters: list[asyncio.Future[None]]) -> None:
+        """Commit for these, here or in the thread."""
+        with self._lock:
+            if not self._is_idle or not self._is_quick():
+                self._waiters += waiters
+                self._work.notify()
+                return
+            began = self._monotonic()
+            try:
+                self._commit()
+            except BaseException as exc:  # whatever it is, nobody may be left waiting
+                self._fail(exc, waiters)
+                return
+            ended = self._monotonic()
+            if not self._log.is_prepared or self._sync_due is not None:
+                self._work.notify()
+        _resolve(waiters)
+        if ended - began > _SLOW_SECONDS:
+            self._inline_again = ended + _RESTS_AFTER_SLOW * (ended - began)
+
+    def _is_quick(self) -> bool:
+        return self._log.is_small(self._inline_bytes) and self._monotonic() >= self._inline_again
 
     # -- the writer thread -------------------------------------------------------------------------
 
@@ -139,6 +206,8 @@ class ThreadCommitter(Committer):
         """Serve one group; False when it was the last."""
         waiters, calls, is_stopping = self._next_group()
         try:
+            if self._failure is not None:  # on the loop, where everyone was told
+                return False
             self._commit()
             if waiters:
                 self._loop.call_soon_threadsafe(_resolve, waiters)
@@ -148,13 +217,14 @@ class ThreadCommitter(Committer):
             if not is_stopping:
                 self._log.prepare()
         except BaseException as exc:  # whatever it is, nobody may be left waiting
-            self._fail(exc, waiters, calls)
+            with self._lock:
+                self._fail(exc, [*waiters, *(call.answer for call in calls)])
             return False
         return not is_stopping
 
     def _next_group(self) -> tuple[list[asyncio.Future[None]], list[_Call], bool]:
         with self._lock:
-            while not (self._waiters or self._calls or self._is_stopping):
+            while not self._has_work():
                 timeout = None
                 if self._sync_due is not None:
                     timeout = self._sync_due - self._monotonic()
@@ -167,15 +237,14 @@ class ThreadCommitter(Committer):
             calls, self._calls = self._calls, []
             return waiters, calls, self._is_stopping
 
-    def _commit(self) -> None:
-        self._log.commit()
-        if self._log.sync_mode is SyncMode.INTERVAL:
-            now = self._monotonic()
-            if self._sync_due is not None and now >= self._sync_due:
-                self._log.sync()
-                self._sync_due = None
-            elif self._sync_due is None and self._log.synced < self._log.written:
-                self._sync_due = now + self._interval_seconds
+    def _has_work(self) -> bool:
+        return bool(
+            self._waiters
+            or self._calls
+            or self._is_stopping
+            or self._failure is not None
+            or not self._log.is_prepared
+        )
 
     def _answer(self, call: _Call) -> None:
         try:
@@ -184,17 +253,6 @@ class ThreadCommitter(Committer):
             self._loop.call_soon_threadsafe(_reject, [call.answer], [exc])
         else:
             self._loop.call_soon_threadsafe(_resolve, [call.answer], result)
-
-    def _fail(
-        self, exc: BaseException, waiters: list[asyncio.Future[None]], calls: list[_Call]
-    ) -> None:
-        with self._lock:
-            self._failure = exc
-            refused: list[asyncio.Future[Any]] = [*waiters, *self._waiters]
-            refused += [call.answer for call in (*calls, *self._calls)]
-            self._waiters, self._calls = [], []
-        errors: list[Exception] = [_failed(exc) for _ in refused]
-        self._loop.call_soon_threadsafe(_reject, refused, errors)
 
     def _close(self) -> None:
         error: Exception | None = None
@@ -206,6 +264,27 @@ class ThreadCommitter(Committer):
             self._loop.call_soon_threadsafe(_resolve, [self._stopped])
         else:
             self._loop.call_soon_threadsafe(_reject, [self._stopped], [error])
+
+    # -- whichever of the two commits --------------------------------------------------------------
+
+    def _commit(self) -> None:
+        self._log.commit()
+        if self._log.sync_mode is SyncMode.INTERVAL:
+            now = self._monotonic()
+            if self._sync_due is not None and now >= self._sync_due:
+                self._log.sync()
+                self._sync_due = None
+            elif self._sync_due is None and self._log.synced < self._log.written:
+                self._sync_due = now + self._interval_seconds
+
+    def _fail(self, exc: BaseException, waiters: list[asyncio.Future[Any]]) -> None:
+        """Refuse those who wait, and all who come. The lock is held."""
+        self._failure = exc
+        refused = [*waiters, *self._waiters, *(call.answer for call in self._calls)]
+        self._waiters, self._calls = [], []
+        self._work.notify()
+        errors: list[Exception] = [_failed(exc) for _ in refused]
+        self._loop.call_soon_threadsafe(_reject, refused, errors)
 
 
 def _resolve(futures: list[asyncio.Future[Any]], result: object = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -82,6 +83,9 @@ class WalJournal:
         if log.written < log.end or log.failure is not None:
             return self._committer.submit()
         return None
+
+    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
+        self._committer.at_end_of_turn(callback)
 
     def _remember(self, locator: int, event: Event, length: int) -> None:
         cache = self._cache

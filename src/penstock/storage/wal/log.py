@@ -3,8 +3,8 @@
 Two threads share it, and each method says whose it is:
 
 * the **loop thread** appends: it encodes a record, learns its position and never waits;
-* the **writer thread** commits: it writes all that was appended and syncs it. What is appended in
-  the meantime is the next group.
+* the **writer** commits: it writes all that was appended and syncs it. What is appended in the
+  meantime is the next group. The writer is a thread of its own, or the loop thread in its place.
 
 A full disk is found before it can hurt: the space of the segment in use was allocated when it was
 made, and the writer keeps one more, the *spare*, allocated ahead. ``room`` is what these two hold.
@@ -231,7 +231,17 @@ class Log:
         self._runs.append(run)
         self._buffers = run.buffers
 
-    # -- the writer thread -------------------------------------------------------------------------
+    def is_small(self, most_bytes: int) -> bool:
+        """Whether the next commit only adds to the segment in use, and no more than this."""
+        with self._lock:
+            runs = self._runs
+            return (
+                len(runs) == 1
+                and runs[0].segment == self._tail.space.segment
+                and self._offset - runs[0].offset <= most_bytes
+            )
+
+    # -- the writer --------------------------------------------------------------------------------
 
     def commit(self) -> None:
         """BLOCKING. Write all that was appended so far; durable on return if the mode is always.
@@ -272,14 +282,28 @@ class Log:
         self._is_disk_full = False
 
     def prepare(self) -> None:
-        """BLOCKING. Called after each commit, once it was answered: keeps a spare segment ready.
+        """BLOCKING. Called when commits were answered: keeps a spare segment and zeros ahead.
 
         After a full disk it waits until ``reserve`` succeeds or a segment is removed: to ask again
         at every commit would slow them all down.
         """
-        if self._tail.space.spare_bytes == 0 and not self._is_disk_full:
+        if self._lacks_spare:
             with suppress(DiskFull):  # not needed yet; ``room`` tells
                 self.reserve()
+        if self._tail.lacks_zeros:
+            try:
+                self._tail.zero_ahead()
+            except OSError as exc:
+                raise self._fail(exc) from exc
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether ``prepare`` has nothing to do."""
+        return not (self._lacks_spare or self._tail.lacks_zeros)
+
+    @property
+    def _lacks_spare(self) -> bool:
+        return self._tail.space.spare_bytes == 0 and not self._is_disk_full
 
     def remove(self, segments: Iterable[int]) -> None:
         """BLOCKING. Drop whole segments, durably. Those already gone are no matter."""

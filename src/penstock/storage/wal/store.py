@@ -31,7 +31,7 @@ from penstock.storage.wal.checkpoint import (
     numbers_of,
     save,
 )
-from penstock.storage.wal.committer import Committer, ThreadCommitter
+from penstock.storage.wal.committer import Committer, GroupCommitter
 from penstock.storage.wal.compaction import SPARSE
 from penstock.storage.wal.files import TEMPORARY_SUFFIX, Files
 from penstock.storage.wal.journal import WalJournal
@@ -90,7 +90,7 @@ class WalStore(EmbeddedStore):
         sync: SyncMode = SyncMode.ALWAYS,
         segment_bytes: int = DEFAULT_SEGMENT_BYTES,
         cache_bytes: int = DEFAULT_CACHE_BYTES,
-        committer: Callable[[Log], Committer] = ThreadCommitter,
+        committer: Callable[[Log], Committer] = GroupCommitter,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> WalStore:
         """Recover what the directory holds and go on from there.

@@ -1,6 +1,6 @@
 """The end of the log on disk: the segment that is written to, and the spare that comes next.
 
-Everything here blocks, belongs to the writer thread and fails with plain ``OSError``; what a
+Everything here blocks, belongs to the writer and fails with plain ``OSError``; what a
 failure means is for the log to say. The order of the steps is what durability rests on:
 
 * a segment is cut to its length and synced before the next one appears;
@@ -37,6 +37,10 @@ __all__ = ["MARK_RESERVED", "Space", "SyncMode", "Tail", "is_no_space"]
 MARK_RESERVED = bytes(MARK_BYTES)
 
 _SPARE = "spare.log"
+
+# How much is zeroed at a time, ahead of the records: little at first, for many a log stays small.
+_FEWEST_ZEROS = 2**16
+_MOST_ZEROS = 2**20
 
 
 class SyncMode(Enum):
@@ -76,6 +80,8 @@ class Tail:
         self._spare: WritableFile | None = None
         self._salt = b""
         self._ends_in_mark = False
+        self._zeroed = 0  # up to this offset, the segment in use is made of written blocks
+        self._is_written_to = False
 
     def resume(self, replay: Replay, end: int, *, segment_bytes: int) -> None:
         """Go on at ``end``: cut off what is torn, and make all that was replayed durable.
@@ -112,6 +118,7 @@ class Tail:
         self.written = self.synced = end
         self.space = Space(number, 0)
         self._salt = header.salt
+        self._zeroed = offset
         self.version = header.version
         self._ends_in_mark = replay.closed
 
@@ -126,6 +133,7 @@ class Tail:
         self._active.write_at(offset, buffers, sync=sync)
         self.written = position_of(self.space.segment, offset + sum(map(len, buffers)))
         self._ends_in_mark = False
+        self._is_written_to = True
         if sync:
             self.synced = self.written
 
@@ -134,6 +142,34 @@ class Tail:
         if self.synced < self.written:
             self._active.sync()
             self.synced = self.written
+
+    @property
+    def lacks_zeros(self) -> bool:
+        """Whether the records come close to blocks that were allocated and never written.
+
+        To sync such a block, the file system must also note in its own journal that it is in use
+        now: for a group of some kilobytes that takes as long again as the sync itself.
+        """
+        if self.sync_mode is not SyncMode.ALWAYS or self._zeroed >= self.capacity:
+            return False
+        return self._is_written_to and self._zeroed - offset_of(self.written) < self._zeros // 2
+
+    @property
+    def _zeros(self) -> int:
+        return min(max(offset_of(self.written), _FEWEST_ZEROS), _MOST_ZEROS)
+
+    def zero_ahead(self) -> None:
+        """Write zeros beyond the records, where there are zeros already for whoever reads."""
+        start = max(self._zeroed, offset_of(self.written))
+        stop = min(start + self._zeros, self.capacity)
+        self._zeroed = self.capacity  # if it fails for want of space, that is the end of it
+        try:
+            self._active.write_at(start, [bytes(stop - start)], sync=True)
+        except OSError as exc:
+            if not is_no_space(exc):
+                raise
+        else:
+            self._zeroed = stop
 
     def begin_segment(self, number: int, capacity: int) -> None:
         """Finish the segment in use, if there is one, and make the spare the next."""
@@ -149,6 +185,7 @@ class Tail:
         self._files.sync_directory()
         self._file, self._spare = spare, None
         self._salt = salt
+        self._zeroed = HEADER_BYTES
         self.version = VERSION
         self._ends_in_mark = False
         self.capacity = capacity
