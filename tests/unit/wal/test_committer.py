@@ -32,8 +32,8 @@ async def running(log: Log, **options: Any) -> AsyncIterator[GroupCommitter]:
 
 async def idle(committer: GroupCommitter) -> None:
     """Until the thread has nothing to do. It tells nobody, so one has to look."""
-    while not committer._is_idle:
-        await asyncio.sleep(0)  # noqa: ASYNC110
+    while not committer._is_idle:  # noqa: ASYNC110
+        await asyncio.sleep(0)
 
 
 def prepared_log(files: Files) -> Log:
