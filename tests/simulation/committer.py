@@ -24,6 +24,7 @@ class InlineCommitter(Committer):
         self._log = log
         self._failure: StorageError | None = None
         self._is_stopped = False
+        self._callbacks: set[Callable[[], None]] = set()
         self._waiters: list[asyncio.Future[None]] = []
         self._calls: list[Callable[[], None]] = []
         self._refusals: list[Callable[[StorageError], None]] = []
@@ -43,8 +44,14 @@ class InlineCommitter(Committer):
         self._waiters.append(future)
         return future
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_soon(callback)
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        if callback not in self._callbacks:
+            self._callbacks.add(callback)
+            asyncio.get_running_loop().call_soon(self._call, callback)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        self._callbacks.discard(callback)
+        callback()
 
     async def call(self, function: Callable[[], T]) -> T:
         self._check()

@@ -89,8 +89,8 @@ class MessageJournal(MessageSource, Protocol):
         """Done when all that was appended has the journal's durability; None if it has already."""
         ...
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        """Call it once this turn of the loop is over, and before the turn's commit."""
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        """Call it, once, when all that comes together is there: it will append ``size`` more."""
         ...
 
     async def close(self) -> None: ...
@@ -142,8 +142,8 @@ class EmbeddedStore:
                 self._waiters.wake(events, machine.now_ns)
         return self._journal.submit()
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        self._journal.at_end_of_turn(callback)
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        self._journal.before_commit(callback, size)
 
     async def _commit(self) -> None:
         committed = self.submit()

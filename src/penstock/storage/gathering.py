@@ -28,8 +28,8 @@ class Committing(Protocol):
         """Done when all that was appended is committed; None when it is so already."""
         ...
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        """Call it once this turn of the loop is over, and before the turn's commit."""
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        """Call it, once, when all that comes together is there: it will append ``size`` more."""
         ...
 
 
@@ -88,8 +88,6 @@ class Gathering:
             # A request that comes twice at once: the second is to find the first's answer.
             or (batch.keys and not group.keys.isdisjoint(part.key for part in batch.keys))
         ):
-            if not self._groups:
-                self._journal.at_end_of_turn(self.flush)
             group = self._open[queue] = _Group(queue)
             self._groups.append(group)
         answer: asyncio.Future[PublishResult] = self._loop.create_future()
@@ -100,6 +98,7 @@ class Gathering:
         group.count += count
         group.size += size
         self.size += size + overhead
+        self._journal.before_commit(self.flush, size)
         return answer
 
     def flush(self) -> None:

@@ -27,6 +27,7 @@ class _MemoryJournal:
         self._events: dict[int, Event] = {}
         self._last = 0
         self._is_stale = False
+        self._callbacks: set[Callable[[], None]] = set()
 
     def append(self, event: Event) -> Place:
         if isinstance(event, Published | DeadLettered):
@@ -65,8 +66,14 @@ class _MemoryJournal:
     def submit(self) -> None:
         return None
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        asyncio.get_running_loop().call_soon(callback)
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        if callback not in self._callbacks:
+            self._callbacks.add(callback)
+            asyncio.get_running_loop().call_soon(self._call, callback)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        self._callbacks.discard(callback)
+        callback()
 
     def load_nowait(self, place: Place) -> Event | None:
         return self._events[place.locator]

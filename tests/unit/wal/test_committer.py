@@ -148,7 +148,7 @@ async def test_all_that_one_turn_of_the_loop_submits_is_one_commit_on_the_loop(
             log.append(KIND, b"last")
             last.append(committer.submit())
 
-        committer.at_end_of_turn(append_last)
+        committer.before_commit(append_last, 4)
         # When three more submit in the same turn
         waiting = []
         for data in (b"a", b"b", b"c"):
@@ -161,6 +161,40 @@ async def test_all_that_one_turn_of_the_loop_submits_is_one_commit_on_the_loop(
         assert watch.on_loop == [True]
         assert payloads(simulated.crash()) == [b"first", b"a", b"b", b"c", b"last"]
         simulated.is_down = False
+
+
+async def test_a_group_stays_open_while_every_turn_brings_more(simulated: SimulatedFiles) -> None:
+    # Given some who come one turn after the other
+    log = prepared_log(simulated)
+    async with running(log) as committer:
+        watch = Watch(simulated)
+        waiting = []
+        for number in range(5):
+            log.append(KIND, b"%d" % number)
+            waiting.append(committer.submit())
+            await asyncio.sleep(0)
+        # Then nothing is committed until a turn brings nothing, and then all at once
+        assert not watch.threads
+        await asyncio.gather(*waiting)
+        assert watch.on_loop == [True]
+
+
+async def test_a_group_that_has_been_open_for_long_goes_to_the_thread(
+    simulated: SimulatedFiles,
+) -> None:
+    now = 100.0
+    log = prepared_log(simulated)
+    async with running(log, monotonic=lambda: now) as committer:
+        watch = Watch(simulated)
+        waiting = []
+        for number in range(5):
+            log.append(KIND, b"%d" % number)
+            waiting.append(committer.submit())
+            now += 0.0015
+            await asyncio.sleep(0)
+        await asyncio.gather(*waiting)
+        assert watch.on_loop
+        assert not any(watch.on_loop[:-1])
 
 
 async def test_a_large_group_and_a_new_segment_are_left_to_the_thread(

@@ -1,8 +1,10 @@
-"""Group commit: what is appended during one turn of the event loop is committed at its end.
+"""Group commit: what comes together is committed together.
 
-A small group that the disk takes quickly is written and synced right there: to hand it to a thread
-and to hear back from it would take longer than the sync. Everything else goes to the writer thread:
-a large group, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
+A small group stays open for as long as every turn of the event loop brings more to it. Once a turn
+brings nothing, all who could join it have: it is written and synced right there, on the loop, which
+has nothing else to do, and to hand it to a thread and to hear back would take longer than the sync.
+Everything else goes to the writer thread at the end of the turn: a large group, one that has been
+open for long, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
 loop goes on, and all that it appends until the thread is back is the next group. Either way, the
 busier the log is, the more records share a sync.
 """
@@ -27,6 +29,9 @@ DEFAULT_SYNC_INTERVAL_SECONDS = 0.1
 # A larger group takes so long to write that the loop had better go on meanwhile.
 DEFAULT_INLINE_BYTES = 64 * 2**10
 
+# No group is kept open for longer, however many may still join it.
+_LONGEST_OPEN_SECONDS = 0.002
+
 # A commit on the loop that takes longer is slow, and the thread takes over for a while: so that
 # slow ones hold up the loop for a tenth of the time at most.
 _SLOW_SECONDS = 0.001
@@ -49,8 +54,11 @@ class Committer(Protocol):
         """
         ...
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        """Call it when this turn of the loop is over, and before the turn's commit."""
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        """Call it, once, when the group is complete: it may still append to it, and submit.
+
+        About ``size`` bytes, in addition to those of earlier calls.
+        """
         ...
 
     async def call(self, function: Callable[[], T]) -> T:
@@ -91,11 +99,14 @@ class GroupCommitter(Committer):
         self._interval_seconds = sync_interval_seconds
         self._monotonic = monotonic
         self._failure: BaseException | None = None
-        # This turn of the loop.
-        self._is_turn_open = False
+        # The group that is open.
+        self._is_open = False
+        self._has_grown = False  # in this turn of the loop
+        self._opened_at = 0.0
         self._submitted: list[asyncio.Future[None]] = []
-        self._callbacks: list[Callable[[], None]] = []
-        self._inline_again = 0.0  # when the disk may be given another chance
+        self._callbacks: dict[Callable[[], None], None] = {}
+        self._announced = 0  # bytes that the callbacks will append
+        self._inline_again = 0.0  # when a disk that was slow may be given another chance
         # Guards all below; the condition is that there is something to do.
         self._lock = Lock()
         self._work = Condition(self._lock)
@@ -118,12 +129,13 @@ class GroupCommitter(Committer):
         self._check()
         future = self._loop.create_future()
         self._submitted.append(future)
-        self._open_turn()
+        self._grow()
         return future
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        self._callbacks.append(callback)
-        self._open_turn()
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        self._callbacks[callback] = None
+        self._announced += size
+        self._grow()
 
     async def call(self, function: Callable[[], T]) -> T:
         self._check()
@@ -149,26 +161,40 @@ class GroupCommitter(Committer):
         if self._is_stopping:
             raise StorageClosed("the store was closed: open it again")
 
-    def _open_turn(self) -> None:
-        if not self._is_turn_open:
-            self._is_turn_open = True
+    def _grow(self) -> None:
+        self._has_grown = True
+        if not self._is_open:
+            self._is_open = True
+            self._opened_at = self._monotonic()
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        callbacks, self._callbacks = self._callbacks, []
+        has_grown, self._has_grown = self._has_grown, False
+        if has_grown and self._may_wait():
+            self._loop.call_soon(self._end_turn)
+            return
         try:
+            callbacks, self._callbacks = self._callbacks, {}
             for callback in callbacks:
                 callback()
         finally:
-            self._is_turn_open = False
+            self._is_open = False
+            self._announced = 0
             if self._submitted:
                 waiters, self._submitted = self._submitted, []
-                self._hand_over(waiters)
+                self._hand_over(waiters, is_loop_busy=has_grown)
 
-    def _hand_over(self, waiters: list[asyncio.Future[None]]) -> None:
+    def _may_wait(self) -> bool:
+        """Whether the group may have another turn."""
+        return (
+            self._announced <= self._inline_bytes
+            and self._monotonic() - self._opened_at < _LONGEST_OPEN_SECONDS
+        )
+
+    def _hand_over(self, waiters: list[asyncio.Future[None]], *, is_loop_busy: bool) -> None:
         """Commit for these, here or in the thread."""
         with self._lock:
-            if not self._is_idle or not self._is_quick():
+            if is_loop_busy or not self._is_idle or not self._is_quick():
                 self._waiters += waiters
                 self._work.notify()
                 return

@@ -84,8 +84,8 @@ class WalJournal:
             return self._committer.submit()
         return None
 
-    def at_end_of_turn(self, callback: Callable[[], None]) -> None:
-        self._committer.at_end_of_turn(callback)
+    def before_commit(self, callback: Callable[[], None], size: int) -> None:
+        self._committer.before_commit(callback, size)
 
     def _remember(self, locator: int, event: Event, length: int) -> None:
         cache = self._cache
