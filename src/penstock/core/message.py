@@ -68,16 +68,16 @@ def message_id(created_ns: int, index: int, salt: int) -> str:
 
     So ids sort by time and then by index, and an id leads to its message without a map.
     """
-    number = (
-        (created_ns // _MILLISECONDS & 0xFFFF_FFFF_FFFF) << 80
-        | 7 << 76
-        | (index >> _INDEX_LOW_BITS) << 64
-        | 2 << 62
-        | (index & (1 << _INDEX_LOW_BITS) - 1) << _SALT_BITS
-        | salt
+    milliseconds = created_ns // _MILLISECONDS
+    # Every message needs one, and an f-string takes half as long again.
+    return "%08x-%04x-%04x-%04x-%04x%08x" % (  # noqa: UP031
+        milliseconds >> 16 & 0xFFFF_FFFF,
+        milliseconds & 0xFFFF,
+        0x7000 | index >> _INDEX_LOW_BITS,
+        0x8000 | index >> 16 & 0x3FFF,
+        index & 0xFFFF,
+        salt,
     )
-    digits = f"{number:032x}"
-    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 class ParsedId(msgspec.Struct, frozen=True):

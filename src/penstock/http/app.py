@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from http import HTTPStatus
 
 import structlog
-from blacksheep import Application, Request, Response, Router
+from blacksheep import Application, Response, Router
 from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
@@ -17,6 +17,7 @@ from penstock.errors import StorageError
 from penstock.http.api import Topics, api_routes
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Gate, Handler, RateLimit, Route
 from penstock.http.lightq import LightQ
 from penstock.http.openapi import Documents
@@ -113,7 +114,7 @@ def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
         for path, allowed in methods.items()
     ]
 
-    async def refuse(request: Request) -> Response:
+    async def refuse(request: IncomingRequest) -> Response:
         path = request.path
         for pattern, allowed in known:
             if pattern.fullmatch(path):
@@ -128,7 +129,7 @@ def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
     api = gate.guard(Route("*", "*", refuse, role=Role.USER, says_success=True))
     other = gate.guard(Route("*", "*", refuse, role=Role.USER))
 
-    async def fallback(request: Request) -> Response:
+    async def fallback(request: IncomingRequest) -> Response:
         path = request.path
         if path.startswith("/v1/"):
             return await native(request)

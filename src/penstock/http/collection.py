@@ -14,10 +14,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from blacksheep import Request
-
 from penstock.broker import Broker
 from penstock.http.app import create_app
+from penstock.http.exchange import IncomingRequest
 from penstock.http.story import STORY, VARIABLES, Step
 from penstock.logs import configure_logs
 from penstock.settings import Settings
@@ -153,7 +152,7 @@ async def document_of_this_version() -> dict[str, Any]:
         app = create_app(broker, settings)
         await app.start()  # type: ignore[no-untyped-call]
         try:
-            response = await app.handle(Request("GET", b"/openapi.json", []))
+            response = await app.handle(IncomingRequest("GET", b"/openapi.json", b"", []))
             assert response.content is not None
             document: dict[str, Any] = json.loads(response.content.body)
             return document

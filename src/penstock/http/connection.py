@@ -145,8 +145,9 @@ class Connection(asyncio.Protocol):
         request = IncomingRequest(method, path, url.query or b"", self._headers)
         is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
         exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
-        expect = request.get_first_header(b"expect")
-        exchange.expects_continue = expect is not None and expect.lower() == b"100-continue"
+        expect = request.first.get(b"expect")
+        if expect is not None:
+            exchange.expects_continue = expect.lower() == b"100-continue"
         ahead, self._exchange = self._exchange, exchange
         if ahead is None or ahead.is_answered:
             self._start(exchange)
@@ -155,14 +156,16 @@ class Connection(asyncio.Protocol):
             self._waiting.append(exchange)
 
     def on_body(self, part: bytes) -> None:
-        if not self._parser.should_upgrade() and not self._current.is_answered:
-            self._current.add(part)
+        exchange = self._current
+        if not self._parser.should_upgrade() and not exchange.is_answered:
+            exchange.add(part)
 
     def on_message_complete(self) -> None:
         if not self._parser.should_upgrade():
             self._receiving_since = None
-            if not self._current.is_answered:
-                self._current.end()
+            exchange = self._current
+            if not exchange.is_answered:
+                exchange.end()
 
     @property
     def _current(self) -> Exchange:

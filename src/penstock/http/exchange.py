@@ -14,24 +14,30 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
 
 from blacksheep import Application, Request, Response
-from blacksheep.contents import ASGIContent, Content, StreamedContent
-from blacksheep.exceptions import MessageAborted
+from blacksheep.contents import Content, StreamedContent
 
 if TYPE_CHECKING:
     from penstock.http.connection import Connection
 
-__all__ = ["Exchange", "IncomingRequest"]
+__all__ = ["ClientGone", "Exchange", "IncomingRequest"]
 
 # Of a body that nobody has asked for yet.
 MAX_WAITING_BYTES = 64 * 1024
 
-_GONE = {"type": "http.disconnect"}
-
 logger = logging.getLogger("penstock.http")
 
 
+class ClientGone(Exception):
+    """Before its request was whole."""
+
+
 class IncomingRequest(Request):
-    """A request whose headers are looked up, not searched for: a handler asks for ten of them."""
+    """A request whose headers are looked up, not searched for: a handler asks for ten of them.
+
+    ``first`` has them by name; the first of several of a name is the one that counts.
+    """
+
+    exchange: Exchange
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
@@ -40,28 +46,10 @@ class IncomingRequest(Request):
         super().__init__(method, None, headers)  # type: ignore[arg-type]
         self._path = path
         self._raw_query = query
-        # The first of several is the one that counts.
-        self._first = dict(reversed(headers))
+        self.first = dict(reversed(headers))
 
     def get_first_header(self, name: bytes) -> bytes | None:
-        return self._first.get(name)
-
-
-class RequestBody(ASGIContent):
-    """The body of a request, which may still be on its way."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        super().__init__(exchange.receive)
-        self._exchange = exchange
-
-    async def read(self) -> bytes:
-        """All of it. Raises `MessageAborted` when the client has gone before."""
-        exchange = self._exchange
-        while not exchange.is_whole:
-            if exchange.is_gone:
-                raise MessageAborted
-            await exchange.wait()
-        return exchange.take()
+        return self.first.get(name)
 
 
 class Exchange:
@@ -69,7 +57,6 @@ class Exchange:
 
     __slots__ = (
         "_connection",
-        "_is_taken",
         "_parts",
         "_waiter",
         "_waiting_bytes",
@@ -83,11 +70,13 @@ class Exchange:
         "task",
     )
 
-    def __init__(self, connection: Connection, request: Request, *, is_kept_alive: bool) -> None:
+    def __init__(
+        self, connection: Connection, request: IncomingRequest, *, is_kept_alive: bool
+    ) -> None:
         self._connection = connection
         self.request = request
         self.task: asyncio.Task[None] | None = None
-        request.content = RequestBody(self)
+        request.exchange = self
         # What the framework keeps of ASGI's scope; the gate notes in it who asks.
         request.scope = cast(Any, {})
         self.is_kept_alive = is_kept_alive
@@ -96,7 +85,6 @@ class Exchange:
         self._parts: list[bytes] = []
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
-        self._is_taken = False
         self.is_whole = False
         self.is_gone = False
         # The answer.
@@ -106,7 +94,7 @@ class Exchange:
     def let_go(self) -> None:
         """Of all that holds on to it in turn: what is in a circle is freed late."""
         self.task = None
-        self.request.content = None
+        del self.request.exchange
 
     # The request, as it comes in.
 
@@ -115,11 +103,13 @@ class Exchange:
         self._waiting_bytes += len(part)
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._connection.pause_reading()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def end(self) -> None:
         self.is_whole = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def leave(self) -> None:
         """The client has."""
@@ -131,7 +121,7 @@ class Exchange:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
-    async def wait(self) -> None:
+    async def _wait(self) -> None:
         """For more of it, or for the client to go."""
         connection = self._connection
         if self.expects_continue:
@@ -141,21 +131,35 @@ class Exchange:
         self._waiter = asyncio.get_running_loop().create_future()
         await self._waiter
 
-    def take(self) -> bytes:
+    def _take(self) -> bytes:
         parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
         parts.clear()
         self._waiting_bytes = 0
-        self._is_taken = self.is_whole
         return body
 
-    async def receive(self) -> dict[str, Any]:
-        """The next part, in ASGI's words; after the last one, that the client has gone."""
-        while not (self._parts or (self.is_whole and not self._is_taken)):
-            if self.is_gone or self.is_answered:
-                return _GONE
-            await self.wait()
-        return {"type": "http.request", "body": self.take(), "more_body": not self.is_whole}
+    async def read(self) -> bytes:
+        """The body, all of it. Raises `ClientGone`."""
+        while not self.is_whole:
+            if self.is_gone:
+                raise ClientGone
+            await self._wait()
+        return self._take()
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body as it comes in. Raises `ClientGone`."""
+        while self._parts or not self.is_whole:
+            if self._parts:
+                yield self._take()
+            elif self.is_gone:
+                raise ClientGone
+            else:
+                await self._wait()
+
+    async def left(self) -> None:
+        """Until the client has gone, or was answered. Its body must have been read before."""
+        while not (self.is_gone or self.is_answered):
+            await self._wait()
 
     # The answer.
 
@@ -204,25 +208,25 @@ class Exchange:
         if connection.is_slow:
             await connection.drained()
         self.is_answered = True
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
         connection.answered(self)
 
     def _head(self, response: Response, content: Content | None) -> bytes:
-        lines = [self._connection.head_start(response.status)]
+        head = self._connection.head_start(response.status)
         for name, value in response.headers.values or ():
             if b"\r" in value or b"\n" in value:
                 raise ValueError(f"the header {name!r} of an answer has a line break in it")
-            lines += (name.lower(), b": ", value, b"\r\n")
+            head += b"%b: %b\r\n" % (name.lower(), value)
         if content is None:
-            lines.append(b"content-length: 0\r\n")
+            head += b"content-length: 0\r\n"
         else:
             kind = content.type or b"application/octet-stream"
             if content.length >= 0 and type(content) is not StreamedContent:
-                lines.append(b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, content.length))
+                head += b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, content.length)
             else:
-                lines.append(b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind)
-        lines.append(b"\r\n" if self.is_kept_alive else b"connection: close\r\n\r\n")
-        return b"".join(lines)
+                head += b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind
+        return head + (b"\r\n" if self.is_kept_alive else b"connection: close\r\n\r\n")
 
 
 async def _chunks(content: Content) -> AsyncIterator[bytes]:

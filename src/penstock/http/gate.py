@@ -11,13 +11,14 @@ from typing import NamedTuple, cast
 
 import msgspec
 import structlog
-from blacksheep import Content, Request, Response
+from blacksheep import Content, Response
 
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
+from penstock.http.exchange import IncomingRequest
 from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
 from penstock.http.request_log import RequestLog
@@ -26,7 +27,7 @@ from penstock.http.user import Role, User
 
 __all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
 _JSON = b"application/json"
 _PROBLEM = b"application/problem+json"
@@ -60,7 +61,7 @@ def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Re
     return Response(status, content=Content(content_type, _encode(value)))
 
 
-def asker(request: Request) -> User:
+def asker(request: IncomingRequest) -> User:
     """Who asks, behind a route that has a role."""
     return cast(dict[str, User], request.scope)[_ASKER]
 
@@ -114,7 +115,7 @@ class Gate:
             refuse = self._refusal
         times: dict[int, Times] = {}  # by status
 
-        async def guarded(request: Request) -> Response:
+        async def guarded(request: IncomingRequest) -> Response:
             began = time.perf_counter()
             request_id = _given_id(request) or self._next_id()
             try:
@@ -144,14 +145,8 @@ class Gate:
             if number not in times:
                 times[number] = self._times.of(route.method, route.path, number)
             times[number].add(seconds)
-            self._log.add(
-                request_id=request_id,
-                method=route.method,
-                path=route.path,
-                group=request.get_first_header(b"consumergroup"),
-                status=number,
-                seconds=seconds,
-            )
+            group = request.first.get(b"consumergroup")
+            self._log.add(request_id, route.method, route.path, group, number, seconds)
             return response
 
         # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
@@ -159,9 +154,9 @@ class Gate:
         guarded.__annotations__["return"] = Response
         return guarded
 
-    async def _admit(self, request: Request, route: Route) -> None:
+    async def _admit(self, request: IncomingRequest, route: Route) -> None:
         if route.role is not None:
-            header = request.get_first_header(b"authorization")
+            header = request.first.get(b"authorization")
             user = self._authenticator.recall(header) if header else None
             if user is None and header:
                 user = await self._authenticator.identify(header)
@@ -194,7 +189,7 @@ class Gate:
         return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
     def _error(
-        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
     ) -> Response:
         body = error_body(
             status,
@@ -207,24 +202,24 @@ class Gate:
         return answer(status, body)
 
     def _refusal(
-        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
     ) -> Response:
         return answer(status, Refusal(message=message, code=code))
 
     def _problem(
-        self, status: HTTPStatus, message: str, code: str, request: Request, request_id: str
+        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
     ) -> Response:
         body = problem_body(status, message, code=code, path=_path(request), request_id=request_id)
         return answer(status, body, _PROBLEM)
 
 
-def _path(request: Request) -> str:
+def _path(request: IncomingRequest) -> str:
     return request.url.path.decode("utf-8", "replace")
 
 
-def _given_id(request: Request) -> str | None:
+def _given_id(request: IncomingRequest) -> str | None:
     for name in (b"x-request-id", b"x-correlation-id"):
-        given = request.get_first_header(name)
+        given = request.first.get(name)
         if given and len(given) <= _MAX_ID_CHARACTERS:
             text = given.decode("latin-1")
             if text.isascii() and text.isprintable():

@@ -12,7 +12,7 @@ from functools import lru_cache
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION
@@ -38,6 +38,7 @@ from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
 from penstock.http.auth import Role
 from penstock.http.body import read_body
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.settings import Settings
 
@@ -71,11 +72,11 @@ class LightQ:
             Route("POST", "/queue/batch/ack", self.batch_ack),
         ]
 
-    async def push(self, request: Request) -> Response:
+    async def push(self, request: IncomingRequest) -> Response:
         group = _group(request)
         body = await read_body(request, MAX_BODY_BYTES)
         content = _text(body)
-        priority, scheduled = _header(request, b"priority"), _header(request, b"scheduledat")
+        priority, scheduled = request.first.get(b"priority"), request.first.get(b"scheduledat")
         if priority is None and scheduled is None:
             published = (await self._publish(group, _plain_batch(request, body)))[0]
             return answer(_OK, _pushed(published, content, 0))
@@ -83,7 +84,7 @@ class LightQ:
         published = (await self._publish(group, [message]))[0]
         return answer(_OK, _pushed(published, content, message.priority))
 
-    async def batch_push(self, request: Request) -> Response:
+    async def batch_push(self, request: IncomingRequest) -> Response:
         group = _group(request)
         contents = _json(await read_body(request, _BATCH_BYTES), list[str])
         if not contents:
@@ -123,13 +124,13 @@ class LightQ:
             max_deliveries=settings.max_deliveries,
         )
 
-    async def pop(self, request: Request) -> Response:
+    async def pop(self, request: IncomingRequest) -> Response:
         messages = await self._pop(_group(request), 1)
         if not messages:
             raise MessageNotFound("no message can be reserved now")
         return answer(_OK, messages[0])
 
-    async def batch_pop(self, request: Request) -> Response:
+    async def batch_pop(self, request: IncomingRequest) -> Response:
         count = _number(request, "count", 10, low=1, high=_BATCH_LIMIT)
         return answer(_OK, await self._pop(_group(request), count))
 
@@ -140,13 +141,13 @@ class LightQ:
             return []
         return [_stored(delivery) for delivery in deliveries]
 
-    async def ack(self, request: Request) -> Response:
+    async def ack(self, request: IncomingRequest) -> Response:
         [outcome] = await self._ack(_group(request), [_id(request)])
         if outcome is Outcome.NOT_FOUND:
             raise MessageNotFound("the group holds no message of that id")
         return Response(_OK)
 
-    async def batch_ack(self, request: Request) -> Response:
+    async def batch_ack(self, request: IncomingRequest) -> Response:
         group = _group(request)
         ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
         outcomes = await self._ack(group, ids) if ids else []
@@ -162,7 +163,7 @@ class LightQ:
         is_known = set(known)
         return [next(outcomes) if id in is_known else Outcome.NOT_FOUND for id in ids]
 
-    async def nack(self, request: Request) -> Response:
+    async def nack(self, request: IncomingRequest) -> Response:
         group, id = _group(request), _id(request)
         message = await self._broker.get(group, id)
         reason = _query(request, "reason") or ""
@@ -172,7 +173,7 @@ class LightQ:
         await self._limit_letters(group)
         return Response(_OK)
 
-    async def extend(self, request: Request) -> Response:
+    async def extend(self, request: IncomingRequest) -> Response:
         group, id = _group(request), _id(request)
         seconds = _number(request, "seconds", None, low=1, high=43_200)
         message = await self._broker.get(group, id)
@@ -181,11 +182,11 @@ class LightQ:
             raise InvalidArgument("the message is not reserved now: there is nothing to extend")
         return Response(_OK)
 
-    async def view(self, request: Request) -> Response:
+    async def view(self, request: IncomingRequest) -> Response:
         group = _group(request)
         limit = self._settings.view_limit
         count = _count(request, limit)
-        consumed = {b"yes": True, b"no": False}.get(_header(request, b"consumed") or b"")
+        consumed = {b"yes": True, b"no": False}.get(request.first.get(b"consumed") or b"")
         try:
             viewed = await self._broker.view(group, settled=consumed, limit=count)
         except QueueNotFound:
@@ -204,7 +205,7 @@ class LightQ:
             ],
         )
 
-    async def dlq_view(self, request: Request) -> Response:
+    async def dlq_view(self, request: IncomingRequest) -> Response:
         group = _group(request)
         limit = _number(request, "limit", 50, low=1, high=1000)
         await self._limit_letters(group)
@@ -214,7 +215,7 @@ class LightQ:
             letters = []
         return answer(_OK, [_letter(group, letter) for letter in letters])
 
-    async def dlq_replay(self, request: Request) -> Response:
+    async def dlq_replay(self, request: IncomingRequest) -> Response:
         group = _group(request)
         ids = _json(await read_body(request, MAX_BODY_BYTES), list[str])
         if not ids:
@@ -237,30 +238,28 @@ class LightQ:
 # Requests.
 
 
-def _header(request: Request, name: bytes) -> bytes | None:
-    return request.get_first_header(name)
-
-
-def _group(request: Request) -> str:
-    value = _header(request, b"consumergroup")
+def _group(request: IncomingRequest) -> str:
+    value = request.first.get(b"consumergroup")
     if value is None:
         raise InvalidArgument("the header consumerGroup is missing")
     return check_name(value.decode("latin-1"), "consumerGroup")
 
 
-def _query(request: Request, name: str) -> str | None:
+def _query(request: IncomingRequest, name: str) -> str | None:
     values = request.query.get(name)
     return values[0] if values else None
 
 
-def _id(request: Request) -> str:
+def _id(request: IncomingRequest) -> str:
     value = _query(request, "id")
     if not value:
         raise InvalidArgument("the parameter id is missing")
     return value
 
 
-def _number(request: Request, name: str, default: int | None, *, low: int, high: int) -> int:
+def _number(
+    request: IncomingRequest, name: str, default: int | None, *, low: int, high: int
+) -> int:
     value = _query(request, name)
     if value is None:
         if default is None:
@@ -269,8 +268,8 @@ def _number(request: Request, name: str, default: int | None, *, low: int, high:
     return _checked_number(name, value, low, high)
 
 
-def _count(request: Request, limit: int) -> int:
-    value = _header(request, b"messagecount")
+def _count(request: IncomingRequest, limit: int) -> int:
+    value = request.first.get(b"messagecount")
     if value is None:
         return limit
     return _checked_number("messageCount", value.decode("latin-1"), 1, limit)
@@ -302,9 +301,9 @@ def _json(body: bytes, kind: type[list[str]]) -> list[str]:
         raise InvalidArgument(f"the body is not a JSON array of strings: {exc}") from None
 
 
-def _plain_batch(request: Request, body: bytes) -> NewBatch:
+def _plain_batch(request: IncomingRequest, body: bytes) -> NewBatch:
     """Of one message that has nothing but a content type, as nearly all do."""
-    content_type = _header(request, b"content-type") or _OCTETS
+    content_type = request.first.get(b"content-type") or _OCTETS
     envelope, head = _envelope_of(content_type)
     if not head:
         return NewBatch([body], None, None, len(body))
@@ -317,10 +316,10 @@ def _envelope_of(content_type: bytes) -> tuple[Envelope, bytes]:
     return (batch.envelopes or [PLAIN])[0], (batch.heads or [b""])[0]
 
 
-def _new_message(request: Request, body: bytes) -> NewMessage:
-    priority = _header(request, b"priority")
-    scheduled = _header(request, b"scheduledat")
-    content_type = _header(request, b"content-type")
+def _new_message(request: IncomingRequest, body: bytes) -> NewMessage:
+    priority = request.first.get(b"priority")
+    scheduled = request.first.get(b"scheduledat")
+    content_type = request.first.get(b"content-type")
     return NewMessage(
         body=body,
         content_type=content_type.decode("latin-1") if content_type else DEFAULT_CONTENT_TYPE,

@@ -11,11 +11,12 @@ from inspect import cleandoc
 from typing import Any
 
 import msgspec
-from blacksheep import Content, Request, Response
+from blacksheep import Content, Response
 
 from penstock.errors import PenstockError
 from penstock.http.docs_page import docs_page
 from penstock.http.errors import Problem, Refusal, status_of
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Operation, Parameter
 
@@ -66,10 +67,10 @@ class Documents:
             Route("GET", "/docs", self.docs, role=None, operation=_DOCS),
         ]
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, request: IncomingRequest) -> Response:
         return Response(HTTPStatus.OK, content=self._json)
 
-    async def docs(self, request: Request) -> Response:
+    async def docs(self, request: IncomingRequest) -> Response:
         return Response(HTTPStatus.OK, content=self._page)
 
 

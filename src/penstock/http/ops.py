@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Content, Request, Response
+from blacksheep import Content, Response
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
@@ -15,6 +15,7 @@ from penstock.core.stats import QueueStats
 from penstock.errors import InvalidArgument, NotFound
 from penstock.http.auth import Role
 from penstock.http.body import read_body
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.logs import LEVELS, Level, level, set_level
 
@@ -46,14 +47,14 @@ class Ops:
             Route("POST", "/actuator/loggers/{name}", self.set_level, Role.ADMIN),
         ]
 
-    async def alive(self, request: Request) -> Response:
+    async def alive(self, request: IncomingRequest) -> Response:
         """Touches nothing: the process answers."""
         return answer(HTTPStatus.OK, {"status": "UP"})
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, request: IncomingRequest) -> Response:
         return await self.health(request)
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, request: IncomingRequest) -> Response:
         problem = self._broker.problem
         store: dict[str, object] = {"status": "UP", "durability": self._broker.durability}
         if problem is not None:
@@ -61,19 +62,19 @@ class Ops:
         status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
         return answer(status, {"status": store["status"], "components": {"store": store}})
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: IncomingRequest) -> Response:
         queues = await self._broker.stats()
         text = generate_latest(self._registry)
         figures = CollectorRegistry()
         figures.register(_Figures(queues))
         return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
 
-    async def loggers(self, request: Request) -> Response:
+    async def loggers(self, request: IncomingRequest) -> Response:
         root = {"configuredLevel": level().upper(), "effectiveLevel": level().upper()}
         names = [name.upper() for name in reversed(LEVELS)]
         return answer(HTTPStatus.OK, {"levels": names, "loggers": {"ROOT": root}})
 
-    async def set_level(self, request: Request) -> Response:
+    async def set_level(self, request: IncomingRequest) -> Response:
         """There is one logger, called ROOT; Spring's path and body are understood."""
         if ((request.route_values or {}).get("name") or "").upper() != "ROOT":
             raise NotFound("there is one logger, ROOT")

@@ -43,14 +43,13 @@ class RequestLog:
 
     def __init__(self, form: Literal["json", "console"]) -> None:
         self._is_json = form == "json"
-        self._encode = msgspec.json.Encoder().encode
-        self._lines: list[bytes] = []
-        self._second = -1
+        self._encode_lines = msgspec.json.Encoder().encode_lines
+        self._lines: list[_Line] = []
+        self._millisecond = -1
         self._clock_text = ""
 
     def add(
         self,
-        *,
         request_id: str,
         method: str,
         path: str,
@@ -75,20 +74,22 @@ class RequestLog:
             return
         if not self._lines:
             asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
-        line = _Line(request_id, method, path, text, status, milliseconds, self._timestamp())
-        self._lines.append(self._encode(line))
+        self._lines.append(
+            _Line(request_id, method, path, text, status, milliseconds, self._timestamp())
+        )
 
     def flush(self) -> None:
         if not self._lines:
             return
         lines, self._lines = self._lines, []
-        lines.append(b"")
-        sys.stderr.write(b"\n".join(lines).decode())
+        sys.stderr.write(self._encode_lines(lines).decode())
         sys.stderr.flush()
 
     def _timestamp(self) -> str:
-        second, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
-        if second != self._second:
-            self._second = second
-            self._clock_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._clock_text}.{nanoseconds // 1000:06}Z"
+        millisecond = time.time_ns() // 1_000_000
+        if millisecond != self._millisecond:
+            # Many requests share one.
+            self._millisecond = millisecond
+            second, rest = divmod(millisecond, 1000)
+            self._clock_text = time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:03}Z", time.gmtime(second))
+        return self._clock_text

@@ -6,11 +6,12 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.errors import InvalidArgument, UserExists
 from penstock.http.api.topics import Topics
 from penstock.http.body import read_body
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.user import Role, User
 from penstock.http.users import Users
@@ -46,7 +47,7 @@ class Subscribers:
             Route("DELETE", f"{path}/{{username}}", self.remove, Role.ADMIN),
         ]
 
-    async def add(self, request: Request) -> Response:
+    async def add(self, request: IncomingRequest) -> Response:
         body = await read_body(request, _MAX_BYTES)
         try:
             new = msgspec.json.decode(body, type=NewSubscriber)
@@ -62,10 +63,10 @@ class Subscribers:
             raise InvalidArgument(str(exc)) from exc  # as LightQ has it
         return answer(HTTPStatus.CREATED, _subscriber(user))
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, [_subscriber(user) for user in self._users.stored()])
 
-    async def remove(self, request: Request) -> Response:
+    async def remove(self, request: IncomingRequest) -> Response:
         name = (request.route_values or {}).get("username") or ""
         await self._topics.forget(await self._users.remove(name))
         return Response(HTTPStatus.NO_CONTENT)

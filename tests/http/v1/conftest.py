@@ -18,6 +18,7 @@ import uvicorn
 
 from penstock.broker import Broker
 from penstock.http.app import create_app
+from penstock.server import server_options
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
@@ -57,7 +58,7 @@ class Server:
         async with Broker(await open_store("memory:")) as broker:
             self.broker = broker
             app = create_app(broker, Settings(data="memory:"))
-            config = uvicorn.Config(app, access_log=False, log_level="critical", log_config=None)
+            config = uvicorn.Config(app, **{**server_options(), "log_level": "critical"})
             self._uvicorn = uvicorn.Server(config)
             self._ready.set()
             await self._uvicorn.serve([self.listener])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.errors import (
     Conflict,
@@ -19,6 +19,7 @@ from penstock.errors import (
 )
 from penstock.http.api.forms import Done, Form, done, read_form
 from penstock.http.api.topics import Topics
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, asker
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.user import Role
@@ -77,7 +78,7 @@ class Consumers:
             Route("POST", f"{path}/addDependency", self.add, admin, operation=_ADD_DEPENDENCY),
         ]
 
-    async def subscribe(self, request: Request) -> Response:
+    async def subscribe(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewSubscription)
         name, secret = await self._topics.subscribe(
             asker(request), new.topic, new.filter, new.callback_url
@@ -85,12 +86,12 @@ class Consumers:
         more = {} if secret is None else {"secret": secret}
         return done("subscribed.", subscription=name, **more)
 
-    async def unsubscribe(self, request: Request) -> Response:
+    async def unsubscribe(self, request: IncomingRequest) -> Response:
         ended = await read_form(request, EndedSubscription)
         await self._topics.unsubscribe(asker(request), ended.topic, ended.filter)
         return done("unsubscribed.")
 
-    async def add(self, request: Request) -> Response:
+    async def add(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewDependency)
         user = self._users.find(new.user)
         await self._topics.add_dependency(user, [self._users.find(one) for one in new.dependent_on])

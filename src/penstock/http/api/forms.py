@@ -6,10 +6,11 @@ from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.errors import InvalidArgument
 from penstock.http.body import read_body
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import answer
 
 __all__ = ["Done", "Form", "Password", "done", "read_form"]
@@ -33,7 +34,7 @@ class Done(msgspec.Struct, frozen=True, kw_only=True):
 F = TypeVar("F", bound=Form)
 
 
-async def read_form(request: Request, kind: type[F], limit: int = _MAX_BYTES) -> F:
+async def read_form(request: IncomingRequest, kind: type[F], limit: int = _MAX_BYTES) -> F:
     """Raises `InvalidArgument`, whose text never holds a value: it may be a password."""
     body = await read_body(request, limit)
     try:

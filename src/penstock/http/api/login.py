@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.errors import InvalidArgument, StorageError, UserNotFound
 from penstock.http.api.forms import Done, Form, Password, done, read_form
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refusal, unauthorized
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.tokens import Tokens
@@ -60,11 +61,11 @@ class Login:
             Route("POST", "/auth/password", self.set_password, role=None, operation=_SET_PASSWORD),
         ]
 
-    async def log_in(self, request: Request) -> Response:
+    async def log_in(self, request: IncomingRequest) -> Response:
         user = await self._user(await read_form(request, Credentials))
         return done("login success.", token=self._tokens.issue(user))
 
-    async def set_password(self, request: Request) -> Response:
+    async def set_password(self, request: IncomingRequest) -> Response:
         form = await read_form(request, NewPassword)
         user = await self._user(form)
         await self._users.set_password(user, form.new_password)

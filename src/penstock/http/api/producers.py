@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.core.limits import MAX_BODY_BYTES
 from penstock.errors import (
@@ -17,6 +17,7 @@ from penstock.errors import (
 from penstock.http.api.consumers import Topic
 from penstock.http.api.forms import Done, Form, done, read_form
 from penstock.http.api.topics import Topics
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 
@@ -44,7 +45,7 @@ class Producers:
             Route("POST", "/api/producers/publish", self.publish, operation=_PUBLISH, limit="push")
         ]
 
-    async def publish(self, request: Request) -> Response:
+    async def publish(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewContent, _MAX_BYTES)
         await self._topics.publish(new.topic, bytes(new.content))
         return done("Published.")

@@ -6,12 +6,13 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.errors import InvalidArgument, InvalidName, StorageError, UserExists
 from penstock.http.api.forms import Done, Form, Password, done, read_form
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refusal, Refused, unauthorized
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.user import Role, User
@@ -49,7 +50,7 @@ class UserCalls:
     def routes(self) -> list[Route]:
         return [Route("POST", "/api/users/create", self.create, role=None, operation=_CREATE)]
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: IncomingRequest) -> Response:
         asker = await self._asker(request)
         new = await read_form(request, NewUser)
         if "@" not in new.email:
@@ -60,8 +61,8 @@ class UserCalls:
         )
         return done("user created.", id=user.id)
 
-    async def _asker(self, request: Request) -> User | None:
-        header = request.get_first_header(b"authorization")
+    async def _asker(self, request: IncomingRequest) -> User | None:
+        header = request.first.get(b"authorization")
         if not header:
             return None
         user = await self._authenticator.identify(header)

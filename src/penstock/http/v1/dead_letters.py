@@ -5,11 +5,12 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.message import Message
 from penstock.http.auth import Role
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
@@ -46,7 +47,7 @@ class DeadLetters:
             Route("POST", f"{every}/discard", self.discard, admin, operation=_DISCARD),
         ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         at = query_number(request, "start", 0, low=0, high=2**53 - 1)
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
@@ -64,12 +65,12 @@ class DeadLetters:
         forms = [message_json(letter) for letter in letters]
         return answer(HTTPStatus.OK, MessagePage(messages=forms, next=at if is_more else None))
 
-    async def replay(self, request: Request) -> Response:
+    async def replay(self, request: IncomingRequest) -> Response:
         ids = (await read_form(request, _letters)).ids
         count = await self._broker.replay(path_value(request, "queue"), ids)
         return answer(HTTPStatus.OK, Replayed(replayed=count))
 
-    async def discard(self, request: Request) -> Response:
+    async def discard(self, request: IncomingRequest) -> Response:
         ids = (await read_form(request, _letters)).ids
         count = await self._broker.discard(path_value(request, "queue"), ids)
         return answer(HTTPStatus.OK, Discarded(discarded=count))

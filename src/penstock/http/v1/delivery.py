@@ -6,11 +6,12 @@ from functools import partial
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation
 from penstock.http.v1.codec import (
@@ -55,7 +56,7 @@ class DeliveryCalls:
             Route("POST", f"{one}/again", self.again, limit="pop", operation=_AGAIN),
         ]
 
-    async def receive(self, request: Request) -> Response:
+    async def receive(self, request: IncomingRequest) -> Response:
         queue, name = _names(request)
         asked = await read_form(request, _receive)
         receive = partial(
@@ -78,19 +79,19 @@ class DeliveryCalls:
             return packed_answer(HTTPStatus.OK, packed_deliveries(deliveries))
         return _deliveries(deliveries)
 
-    async def poll(self, request: Request) -> Response:
+    async def poll(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _poll)
         deliveries = await self._broker.poll(
             *_names(request), start=asked.start, count=asked.count, most_bytes=MAX_ANSWER_BYTES
         )
         return _deliveries(deliveries)
 
-    async def again(self, request: Request) -> Response:
+    async def again(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _again)
         delivery = await self._broker.ask_again(*_names(request), asked.index)
         return answer(HTTPStatus.OK, delivery_json(delivery))
 
-    async def settle(self, request: Request) -> Response:
+    async def settle(self, request: IncomingRequest) -> Response:
         queue, name = _names(request)
         asked = await read_form(request, _settle)
         settlements: list[base.Settlement] = []
@@ -120,7 +121,7 @@ class DeliveryCalls:
         )
 
 
-def _names(request: Request) -> tuple[str, str]:
+def _names(request: IncomingRequest) -> tuple[str, str]:
     return path_value(request, "queue"), path_value(request, "subscription")
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.lifecycle import LifecycleRun, runs_in
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.errors import MissingExtra, QueueNotFound
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation, Parameter
 from penstock.http.v1.codec import MAX_PAGE, EventJson, EventPage, events_json
@@ -48,7 +49,7 @@ class Events:
     def routes(self) -> list[Route]:
         return [Route("GET", "/v1/queues/{queue}/events", self.read, operation=_READ)]
 
-    async def read(self, request: Request) -> Response:
+    async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         salt = await self._salt(queue)
         kind = wanted(request)

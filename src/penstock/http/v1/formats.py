@@ -5,9 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-from blacksheep import Request
-
 from penstock.errors import MissingExtra
+from penstock.http.exchange import IncomingRequest
 
 __all__ = ["ARROW", "BATCH", "NDJSON", "PACKED_BATCH", "load_arrow", "wanted"]
 
@@ -17,9 +16,9 @@ NDJSON = "application/x-ndjson"
 PACKED_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
-def wanted(request: Request) -> str | None:
+def wanted(request: IncomingRequest) -> str | None:
     """The stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
-    accepted = request.get_first_header(b"accept") or b""
+    accepted = request.first.get(b"accept") or b""
     for kind in (ARROW, NDJSON):
         if kind.encode() in accepted.lower():
             return kind

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.limits import MAX_BODY_BYTES, MAX_KEY_CHARACTERS, MAX_PRIORITY
@@ -23,6 +23,7 @@ from penstock.errors import (
 )
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
 from penstock.http.v1.codec import (
@@ -68,8 +69,8 @@ class Messages:
         path = "/v1/queues/{queue}/messages"
         return [Route("POST", path, self.publish, limit="push", operation=_PUBLISH)]
 
-    async def publish(self, request: Request) -> Response:
-        stated = request.get_first_header(b"content-type")
+    async def publish(self, request: IncomingRequest) -> Response:
+        stated = request.first.get(b"content-type")
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
         if kind == b"application/vnd.penstock.batch+json":
             messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
@@ -89,7 +90,7 @@ class Messages:
         body = PublishedJson(durability=published.durability, messages=list(published))
         return answer(HTTPStatus.CREATED, body)
 
-    async def _read_arrow(self, request: Request) -> NewBatch:
+    async def _read_arrow(self, request: IncomingRequest) -> NewBatch:
         rows = await self._streams.run(load_arrow, "rows")
         data = await _read_many(request)
         batch: NewBatch = await self._streams.run(rows.read_batch, data)
@@ -99,7 +100,7 @@ class Messages:
 # The ways to publish.
 
 
-async def _read_single(request: Request, content_type: bytes | None) -> NewMessage:
+async def _read_single(request: IncomingRequest, content_type: bytes | None) -> NewMessage:
     try:
         body = await read_body(request, MAX_BODY_BYTES)
     except Refused as exc:
@@ -169,8 +170,8 @@ def _priority(text: str) -> int:
     return int(text)
 
 
-def _idempotency_key(request: Request) -> str | None:
-    value = request.get_first_header(b"idempotency-key")
+def _idempotency_key(request: IncomingRequest) -> str | None:
+    value = request.first.get(b"idempotency-key")
     if value is None:
         return None
     key = _text("Idempotency-Key", value)
@@ -182,12 +183,12 @@ def _idempotency_key(request: Request) -> str | None:
     return key
 
 
-async def _read_batch(request: Request) -> list[NewMessage]:
+async def _read_batch(request: IncomingRequest) -> list[NewMessage]:
     batch = decode(_batch, await _read_many(request))
     return _new_messages(batch.messages)
 
 
-async def _read_lines(request: Request) -> list[NewMessage]:
+async def _read_lines(request: IncomingRequest) -> list[NewMessage]:
     lines = (await _read_many(request)).split(b"\n")
     forms = [
         decode(_line, line, f"line {number}")
@@ -197,7 +198,7 @@ async def _read_lines(request: Request) -> list[NewMessage]:
     return _new_messages(forms)
 
 
-async def _read_many(request: Request) -> bytes:
+async def _read_many(request: IncomingRequest) -> bytes:
     try:
         return await read_body(request, _BATCH_BYTES)
     except Refused as exc:

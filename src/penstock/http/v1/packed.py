@@ -10,13 +10,14 @@ from functools import lru_cache
 from typing import Annotated
 
 import msgspec
-from blacksheep import Content, Request, Response
+from blacksheep import Content, Response
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_PRIORITY
 from penstock.core.message import DEFAULT_CONTENT_TYPE, PLAIN, Delivery, NewMessage, to_datetime
 from penstock.core.publishing import PublishResult
 from penstock.errors import InvalidArgument
+from penstock.http.exchange import IncomingRequest
 from penstock.http.v1.codec import DeadLetterJson, PublishedJson, Time, letter_json
 
 __all__ = [
@@ -90,8 +91,8 @@ _decoder = msgspec.msgpack.Decoder(NewPackedBatch)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def is_wanted(request: Request) -> bool:
-    return request.get_first_header(b"accept") == PACKED.encode()
+def is_wanted(request: IncomingRequest) -> bool:
+    return request.first.get(b"accept") == PACKED.encode()
 
 
 def packed_answer(status: int, value: object) -> Response:

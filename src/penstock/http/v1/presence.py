@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Self, TypeVar
 
-from blacksheep import Request
+from penstock.http.exchange import IncomingRequest
 
 __all__ = ["Presence", "while_present"]
 
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 async def while_present(
-    request: Request,
+    request: IncomingRequest,
     work: Coroutine[Any, Any, Result],
     otherwise: Result,
     undo: Callable[[Result], Awaitable[object]],
@@ -42,24 +42,16 @@ async def while_present(
     return task.result()
 
 
-async def _cancel_when_gone(request: Request, task: asyncio.Task[Any]) -> bool:
-    receive = _receiver(request)
-    is_gone = receive is not None and (await receive())["type"] == "http.disconnect"
-    if is_gone:
-        task.cancel()
-    return is_gone
-
-
-def _receiver(request: Request) -> Callable[[], Awaitable[dict[str, Any]]] | None:
-    """Gives what comes next on the connection; None if nothing can come any more."""
-    receive = getattr(request.content, "receive", None)
-    return cast(Callable[[], Awaitable[dict[str, Any]]] | None, receive)
+async def _cancel_when_gone(request: IncomingRequest, task: asyncio.Task[Any]) -> bool:
+    await request.exchange.left()
+    task.cancel()
+    return True
 
 
 class Presence:
     """Whether the client of a request is still there, for a work of many steps."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: IncomingRequest) -> None:
         self._request = request
         self._watch: asyncio.Task[None] | None = None
         self.is_there = True
@@ -78,6 +70,5 @@ class Presence:
             self._watch.cancel()
 
     async def _look(self) -> None:
-        receive = _receiver(self._request)
-        while receive is not None and self.is_there:
-            self.is_there = (await receive())["type"] != "http.disconnect"
+        await self._request.exchange.left()
+        self.is_there = False

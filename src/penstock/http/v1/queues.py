@@ -5,13 +5,14 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.config import QueueConfig
 from penstock.core.stats import QueueStats
 from penstock.errors import InvalidName, QueueExists, ReservedQueue
 from penstock.http.auth import Role
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
 from penstock.http.v1.codec import (
@@ -52,7 +53,7 @@ class Queues:
             Route("POST", f"{one}/purge", self.purge, admin, operation=_PURGE),
         ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         after = query_text(request, "after") or ""
         found = [one for one in await self._broker.stats() if one.name > after]
@@ -60,28 +61,28 @@ class Queues:
         rest = page[-1].name if len(found) > limit else None
         return answer(HTTPStatus.OK, QueuePage(queues=page, next=rest))
 
-    async def stats(self, request: Request) -> Response:
+    async def stats(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, AllStats(queues=await self._broker.stats()))
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: IncomingRequest) -> Response:
         new = await read_form(request, _new_queue)
         await self._broker.create_queue(new.name, QueueConfig(**settings_of(new, QueueConfig)))
         return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, await self._broker.queue_stats(path_value(request, "queue")))
 
-    async def alter(self, request: Request) -> Response:
+    async def alter(self, request: IncomingRequest) -> Response:
         name = path_value(request, "queue")
         changes = settings_of(await read_form(request, _changes), QueueConfig)
         await self._broker.alter_queue(name, **changes)
         return answer(HTTPStatus.OK, await self._broker.queue_stats(name))
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: IncomingRequest) -> Response:
         await self._broker.delete_queue(path_value(request, "queue"))
         return Response(HTTPStatus.NO_CONTENT)
 
-    async def purge(self, request: Request) -> Response:
+    async def purge(self, request: IncomingRequest) -> Response:
         name = path_value(request, "queue")
         messages = (await self._broker.queue_stats(name)).messages
         await self._broker.purge_queue(name)

@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import NamedTuple
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument, MessageNotFound, MissingExtra
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation, Parameter
 from penstock.http.v1.codec import (
@@ -43,7 +44,9 @@ class Asked(NamedTuple):
     next: int | None
 
 
-async def asked_range(broker: Broker, request: Request, queue: str, *, is_stream: bool) -> Asked:
+async def asked_range(
+    broker: Broker, request: IncomingRequest, queue: str, *, is_stream: bool
+) -> Asked:
     """By `start`, `end` and `limit`; up to where the queue ends now. A page has a limit anyway."""
     start = query_number(request, "start", 0, low=0, high=MAX_INDEX)
     end = query_number(request, "end", MAX_INDEX, low=0, high=MAX_INDEX)
@@ -75,7 +78,7 @@ class Reading:
             Route("GET", f"{every}/{{id}}", self.show, operation=_SHOW),
         ]
 
-    async def read(self, request: Request) -> Response:
+    async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         include_body = query_flag(request, "include_body", default=True)
         kind = wanted(request)
@@ -104,7 +107,7 @@ class Reading:
         return answer(HTTPStatus.OK, MessagePage(messages=messages, next=following))
 
     async def _arrow(
-        self, request: Request, queue: str, rows: Range, *, include_body: bool
+        self, request: IncomingRequest, queue: str, rows: Range, *, include_body: bool
     ) -> Response:
         arrow = await self._streams.run(load_arrow, "columns")
         return await self._streams.answer(
@@ -116,7 +119,7 @@ class Reading:
             after=arrow.END,
         )
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: IncomingRequest) -> Response:
         message = await self._broker.get(path_value(request, "queue"), path_value(request, "id"))
         return answer(HTTPStatus.OK, message_json(message))
 

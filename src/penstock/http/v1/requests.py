@@ -11,12 +11,12 @@ from http import HTTPStatus
 from typing import TypeVar, cast
 
 import msgspec
-from blacksheep import Request
 
 from penstock.core.limits import MAX_BODY_BYTES
 from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
+from penstock.http.exchange import IncomingRequest
 
 __all__ = [
     "decode",
@@ -36,11 +36,11 @@ _FORM_BYTES = MAX_BODY_BYTES
 _WHERE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`\Z", re.DOTALL)
 
 
-def path_value(request: Request, name: str) -> str:
+def path_value(request: IncomingRequest, name: str) -> str:
     return cast(str, request.route_values[name])
 
 
-def query_text(request: Request, name: str) -> str | None:
+def query_text(request: IncomingRequest, name: str) -> str | None:
     try:
         values = request.query.get(name)
     except ValueError:
@@ -48,7 +48,7 @@ def query_text(request: Request, name: str) -> str | None:
     return values[0] if values else None
 
 
-def query_number(request: Request, name: str, default: int, *, low: int, high: int) -> int:
+def query_number(request: IncomingRequest, name: str, default: int, *, low: int, high: int) -> int:
     text = query_text(request, name)
     if text is None:
         return default
@@ -57,7 +57,7 @@ def query_number(request: Request, name: str, default: int, *, low: int, high: i
     return int(text)
 
 
-def query_flag(request: Request, name: str, *, default: bool) -> bool:
+def query_flag(request: IncomingRequest, name: str, *, default: bool) -> bool:
     text = query_text(request, name)
     if text is None:
         return default
@@ -66,7 +66,7 @@ def query_flag(request: Request, name: str, *, default: bool) -> bool:
     return text == "true"
 
 
-async def read_form(request: Request, decoder: msgspec.json.Decoder[Form]) -> Form:
+async def read_form(request: IncomingRequest, decoder: msgspec.json.Decoder[Form]) -> Form:
     """An empty body is an empty form. Raises `BatchTooLarge` as well."""
     try:
         body = await read_body(request, _FORM_BYTES)

@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import TypeVar
 
-from blacksheep import Request, Response, StreamedContent
+from blacksheep import Response, StreamedContent
 
 from penstock.broker import Broker
 from penstock.errors import QueueNotFound
+from penstock.http.exchange import IncomingRequest
 from penstock.http.v1.presence import Presence
 from penstock.storage.block import Chunk
 
@@ -90,7 +91,7 @@ class Streams:
 
     async def answer(
         self,
-        request: Request,
+        request: IncomingRequest,
         content_type: str,
         rows: Range,
         encode: Encode,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 from msgspec import UNSET
 
 from penstock.broker import Broker
@@ -24,6 +24,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.http.auth import Role
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation, Parameter
 from penstock.http.v1.codec import (
@@ -91,7 +92,7 @@ class Subscriptions:
             Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", MAX_PAGE, low=1, high=MAX_PAGE)
         after = query_text(request, "after") or ""
         stats = await self._broker.queue_stats(path_value(request, "queue"))
@@ -101,7 +102,7 @@ class Subscriptions:
         rest = page[-1].name if len(found) > limit else None
         return answer(HTTPStatus.OK, SubscriptionList(subscriptions=page, next=rest))
 
-    async def create(self, request: Request) -> Response:
+    async def create(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         new = await read_form(request, _new_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
@@ -110,7 +111,7 @@ class Subscriptions:
         )
         return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
 
-    async def ensure(self, request: Request) -> Response:
+    async def ensure(self, request: IncomingRequest) -> Response:
         """Whoever comes first makes it; others find it as they would have made it."""
         queue, name = _names(request)
         new = await read_form(request, _ensured_subscription)
@@ -124,54 +125,54 @@ class Subscriptions:
             return answer(HTTPStatus.OK, stats)
         return answer(HTTPStatus.CREATED, await self._defined(queue, name, secret))
 
-    async def show(self, request: Request) -> Response:
+    async def show(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, await self._stats(*_names(request)))
 
-    async def alter(self, request: Request) -> Response:
+    async def alter(self, request: IncomingRequest) -> Response:
         queue, name = _names(request)
         changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
         secret = await self._broker.alter_subscription(queue, name, **changes)
         return answer(HTTPStatus.OK, await self._defined(queue, name, secret))
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: IncomingRequest) -> Response:
         await self._broker.delete_subscription(*_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
-    async def seek(self, request: Request) -> Response:
+    async def seek(self, request: IncomingRequest) -> Response:
         queue, name = _names(request)
         start = start_of((await read_form(request, _seek)).start)
         await self._broker.seek(queue, start, name)
         return Response(HTTPStatus.NO_CONTENT)
 
-    async def pause(self, request: Request) -> Response:
+    async def pause(self, request: IncomingRequest) -> Response:
         await self._broker.pause(*_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
-    async def resume(self, request: Request) -> Response:
+    async def resume(self, request: IncomingRequest) -> Response:
         await self._broker.resume(*_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
-    async def rotate(self, request: Request) -> Response:
+    async def rotate(self, request: IncomingRequest) -> Response:
         secret = await self._broker.rotate_secret(*_names(request))
         return answer(HTTPStatus.OK, SecretJson(secret=secret))
 
-    async def held(self, request: Request) -> Response:
+    async def held(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         messages = await self._broker.held_messages(*_names(request), limit)
         indexes = [message.index for message in messages]
         return answer(HTTPStatus.OK, HeldJson(indexes=indexes, messages=messages))
 
-    async def graph(self, request: Request) -> Response:
+    async def graph(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, await self._broker.graph(path_value(request, "queue")))
 
-    async def test_filter(self, request: Request) -> Response:
+    async def test_filter(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _filter_test)
         found = await self._broker.test_filter(
             path_value(request, "queue"), asked.filter, asked.last
         )
         return answer(HTTPStatus.OK, found)
 
-    async def release(self, request: Request) -> Response:
+    async def release(self, request: IncomingRequest) -> Response:
         queue, name = _names(request)
         indexes = (await read_form(request, _release)).indexes
         await self._broker.release(queue, name, indexes)
@@ -204,7 +205,7 @@ def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
         )
 
 
-def _names(request: Request) -> tuple[str, str]:
+def _names(request: IncomingRequest) -> tuple[str, str]:
     return path_value(request, "queue"), path_value(request, "subscription")
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from http import HTTPStatus
 
 import msgspec
-from blacksheep import Request, Response
+from blacksheep import Response
 
 from penstock.broker import Broker
+from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation, Parameter
 from penstock.http.v1.codec import (
@@ -48,14 +49,14 @@ class Views:
             Route("GET", view, self.view, operation=_VIEW),
         ]
 
-    async def find(self, request: Request) -> Response:
+    async def find(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         ids = (await read_form(request, _find)).ids
         messages = await self._broker.find(queue, ids)
         found = [None if message is None else message_json(message) for message in messages]
         return answer(HTTPStatus.OK, FoundJson(messages=found))
 
-    async def view(self, request: Request) -> Response:
+    async def view(self, request: IncomingRequest) -> Response:
         settled = None
         if query_text(request, "settled") is not None:
             settled = query_flag(request, "settled", default=False)
