@@ -127,6 +127,7 @@ class Deliverer:
 
     async def _fetch(self) -> None:
         broker, names = self._broker, (self.target.queue, self.target.subscription)
+        is_empty = False
         while not self._is_closed:
             pause = self._pause_seconds()
             if pause > 0:
@@ -141,24 +142,27 @@ class Deliverer:
                 await self._wanted.wait()
                 continue
             try:
+                if is_empty:
+                    await broker.wait(*names, _WAIT_SECONDS)
+                    is_empty = False
+                    continue
                 deliveries = await broker.receive(
                     names[0],
                     subscription=names[1],
                     limit=room,
                     lease_seconds=self._leases.seconds,
                 )
-                if not deliveries:
-                    await broker.wait(*names, _WAIT_SECONDS)
-                    continue
             except (NotFound, StorageClosed):
                 return
             except PenstockError as exc:
                 logger.error("nothing could be fetched for a callback", error=str(exc), **self._who)
                 await asyncio.sleep(_TROUBLE_SECONDS)
                 continue
-            self._leases.hold(deliveries)
-            self._buffer.extend(deliveries)
-            self.pump()
+            is_empty = len(deliveries) < room
+            if deliveries:
+                self._leases.hold(deliveries)
+                self._buffer.extend(deliveries)
+                self.pump()
 
     def _pause_seconds(self) -> float:
         """Until the next call may be made: an open circuit, or an endpoint that asked for it."""

@@ -280,11 +280,11 @@ class EmbeddedStore:
 
     def _on_published(self, queue: str, count: int) -> bool:
         found = self.machine.queues[queue]
-        config = found.config
-        is_bounded = config.max_messages is not None or config.max_bytes is not None
-        # Where there is a bound, older messages may have expired to make room.
-        since = 0 if is_bounded else found.next - count
-        return self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
+        now_ns = self.machine.now_ns
+        if found.is_bounded and found.may_expire and (found.dependents or found.config.fifo):
+            # Older messages may have expired to make room, which lets others go.
+            return self._waiters.wake(found, now_ns)
+        return self._waiters.wake_fed(found, count, now_ns)
 
     async def receive(
         self,
@@ -346,7 +346,7 @@ class EmbeddedStore:
             committed = self.submit()
             if committed is not None:
                 committed.add_done_callback(_hear)
-            self._waiters.wake(handout.subscription.queue, now_ns)
+            self._waiters.wake_settled(handout.subscription, now_ns)
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
@@ -377,7 +377,7 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        if self._waiters.wake(machine.queues[queue], now_ns):
+        if self._waiters.wake_settled(machine.subscription(queue, subscription), now_ns):
             await self._next_turn()
         await self._commit()
         return outcomes

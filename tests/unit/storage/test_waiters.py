@@ -44,8 +44,7 @@ class Scene:
 
     def publish(self, *messages: NewMessage | bytes) -> None:
         publishing.publish(self.machine, "q", publishing.prepare(list(messages)), NOW_NS)
-        since = self.queue.next - len(messages)
-        self.waiters.wake(self.queue, NOW_NS, since=since, count=len(messages))
+        self.waiters.wake_fed(self.queue, len(messages), NOW_NS)
 
     async def wait(self, name: str = "default", seconds: float = LONG) -> asyncio.Task[bool]:
         """Somebody who has begun to wait."""
