@@ -143,6 +143,20 @@ async def test_who_waits_for_others_is_woken_by_them(broker: Broker, queue: str,
     assert await ends(waiting) == [b"a"]
 
 
+async def test_who_ignores_what_a_cascade_buried_is_woken(broker: Broker, queue: str) -> None:
+    # Given a chain: what the first gives up on, the second does too, and the third takes it then
+    await broker.create_subscription(queue, "first", max_deliveries=1)
+    await broker.create_subscription(queue, "second", after=["first"], on_dead_parent="cascade")
+    await broker.create_subscription(queue, "third", after=["second"], on_dead_parent="ignore")
+    await broker.publish(queue, [b"a"])
+    given = await broker.receive(queue, subscription="first")
+    waiting = await begin(broker, queue, subscription="third")
+    # When the first gives up
+    await broker.nack(queue, receipts(given), subscription="first")
+    # Then the third gets it
+    assert await ends(waiting) == [b"a"]
+
+
 async def test_the_next_of_a_group_ends_the_wait_even_if_it_was_delayed(
     world: World, broker: Broker
 ) -> None:

@@ -129,15 +129,6 @@ class Queue:
             )
         return found
 
-    @property
-    def is_bounded(self) -> bool:
-        return self.config.max_messages is not None or self.config.max_bytes is not None
-
-    @property
-    def may_expire(self) -> bool:
-        """Whether any of its messages ends by itself."""
-        return self.config.message_ttl_seconds is not None or bool(self.expiry)
-
     def holds(self, index: int) -> bool:
         return self.first <= index < self.next or index in self.stragglers
 

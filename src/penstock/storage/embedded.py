@@ -279,12 +279,7 @@ class EmbeddedStore:
         return await self._gathering.add(queue, batch, overhead=overhead)
 
     def _on_published(self, queue: str, count: int) -> bool:
-        found = self.machine.queues[queue]
-        now_ns = self.machine.now_ns
-        if found.is_bounded and found.may_expire and (found.dependents or found.config.fifo):
-            # Older messages may have expired to make room, which lets others go.
-            return self._waiters.wake(found, now_ns)
-        return self._waiters.wake_fed(found, count, now_ns)
+        return self._waiters.wake_fed(self.machine.queues[queue], count, self.machine.now_ns)
 
     async def receive(
         self,
