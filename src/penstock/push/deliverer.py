@@ -207,7 +207,7 @@ class Deliverer:
         try:
             while True:
                 await self._finish(call)
-                if self._slots.is_contended or not self._may_call(self._calls - 1):
+                if self._slots.is_wanted_from(self) or not self._may_call(self._calls - 1):
                     break
                 call = self._begin()
         finally:
