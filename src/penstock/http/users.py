@@ -116,6 +116,35 @@ class Users:
             await self._put(changed)
         return changed
 
+    async def alter(
+        self,
+        username: str,
+        *,
+        password: str | None = None,
+        role: Role | None = None,
+        requests_per_second: int | None = None,
+    ) -> User:
+        """What is None stays as it is. Whatever an old password granted is void from then on.
+
+        Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
+        """
+        user = self._changeable(username)
+        changes: dict[str, object] = {}
+        if password is not None:
+            changes["password_hash"] = await self._passwords.hash(password)
+            changes["stamp"] = new_stamp()
+        if role is not None:
+            changes["role"] = role
+        if requests_per_second is not None:
+            changes["requests_per_second"] = requests_per_second
+        async with self._changing:
+            current = self._changeable(username)
+            if current.id != user.id:
+                raise UserNotFound(f"{username!r} has been removed, and is another user now")
+            changed = msgspec.structs.replace(current, **changes)
+            await self._put(changed)
+        return changed
+
     async def wait_for(self, user: User, others: Sequence[User]) -> User:
         """From now on ``user`` gets a message after ``others`` (and those it had) have taken it.
 
