@@ -8,7 +8,6 @@ and a busy one has no task for each message.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
@@ -55,7 +54,6 @@ class Deliverer:
         slots: Slots,
         record: Record,
         clock: Clock,
-        rng: random.Random,
         lease_seconds: float,
         spawn: Spawn,
     ) -> None:
@@ -64,7 +62,6 @@ class Deliverer:
         self._slots = slots
         self._record = record
         self._clock = clock
-        self._rng = rng
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         names = target.queue, target.subscription
@@ -254,18 +251,11 @@ class Deliverer:
         delay_seconds: float | None = None,
     ) -> None:
         now = self._loop.time()
-        wait = delay_seconds
-        if wait is None:
+        if delay_seconds is None:
             self._record.failed(now, reason, status)
         else:
             self._record.put_off(reason, status)
-        if self.target.callback.is_serial:
-            # It comes before any later one, so all of them wait and not this one alone.
-            if wait is None:
-                wait = self.target.backoff.delay_seconds(delivery.deliveries, self._rng)
-            delay_seconds = 0.0
-        if wait is not None:
-            self._not_before = max(self._not_before, now + wait)
+            self._not_before = max(self._not_before, now + delay_seconds)
         self._settler.nack(delivery, reason, delay_seconds)
 
     @property

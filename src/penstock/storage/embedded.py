@@ -508,7 +508,6 @@ class EmbeddedStore:
                 queue=reader.queue.name,
                 subscription=reader.name,
                 callback=reader.config.callback,
-                backoff=reader.config.backoff,
                 paused=reader.config.paused,
                 secrets=reader.secrets,
             )

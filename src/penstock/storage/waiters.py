@@ -232,8 +232,4 @@ def _end(waiter: _Waiter, is_woken: bool) -> bool:
 
 
 def is_deliverable(reader: Subscription) -> bool:
-    return (
-        not reader.config.paused
-        and len(reader.leases) < reader.config.max_in_flight
-        and bool(reader.ready_runs(1))
-    )
+    return not reader.config.paused and reader.room > 0 and bool(reader.ready_runs(1))
