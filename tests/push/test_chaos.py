@@ -133,6 +133,39 @@ async def test_a_gigabyte_is_not_read() -> None:
     assert sent < 2**26
 
 
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"0\r\nX-More: ", id="a trailer"),
+        pytest.param(b"0\r\n", id="trailers"),
+        pytest.param(b"5;more=", id="an extension of a chunk"),
+    ],
+)
+async def test_what_follows_a_body_is_not_read_either(beginning: bytes) -> None:
+    sent = 0
+    piece = b"X-More: xxxxxxx\r\n" * 4096 if beginning == b"0\r\n" else b"x" * 65536
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + beginning)
+        while sent < 2**28:
+            writer.write(piece)
+            sent += len(piece)
+            await writer.drain()
+
+    assert (await call(flood, timeout_seconds=5)).status == 200
+    assert sent < 2**26
+
+
+async def test_an_answer_that_changes_the_protocol_is_a_failure_with_a_reason() -> None:
+    async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+        await asyncio.sleep(3600)
+
+    with pytest.raises(CallFailed, match="protocol"):
+        await call(upgrade)
+
+
 async def test_a_compressed_answer_is_not_unpacked() -> None:
     async def bomb(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb")
