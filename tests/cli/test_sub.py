@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import msgspec
 import pytest
 
@@ -144,6 +147,55 @@ def test_what_a_dependency_holds_is_listed_and_released(penstock: Shell, queue: 
     assert penstock.ok("receive", queue, "-s", "after", "--body") == "b\n"
     result = penstock("sub", "release", queue, "after", "1")
     assert (result.exit_code, result.stderr.partition(":")[0]) == (1, "not_held")
+
+
+def test_a_list_is_one_option_with_commas_or_one_for_each_and_stays_unless_it_is_given(
+    penstock: Shell, queue: str
+) -> None:
+    def after(*arguments: str) -> object:
+        return penstock.json("sub", *arguments)["config"]["after"]
+
+    penstock.ok("sub", "create", queue, "a")
+    penstock.ok("sub", "create", queue, "b")
+    create = ("create", queue, "c", "--after", "a", "--after", "b,default")
+    assert after(*create) == ["a", "b", "default"]
+    assert after("alter", queue, "c", "--max-deliveries", "2") == ["a", "b", "default"]
+    assert after("alter", queue, "c", "--after", "b") == ["b"]
+    assert after("alter", queue, "c", "--after", "") == []
+
+
+def test_a_filter_is_tried_out_before_anybody_subscribes_with_it(
+    penstock: Shell, queue: str
+) -> None:
+    bodies = ['{"amount": 5}', '{"amount": 500}', "{}"]
+    penstock.ok("publish", queue, *(part for body in bodies for part in ("-m", body)))
+
+    result = penstock("sub", "test-filter", queue, "body.amount > 100")
+
+    assert (result.exit_code, result.stdout) == (0, "1\ttakes\n2\tfails\n")
+    assert result.stderr == "of 3 messages it takes 1, and fails for 1\n"
+    found = penstock.json("sub", "test-filter", queue, "body.amount > 1", "--last", "2")
+    assert found == {"tested": 2, "matched": [1], "failed": [2]}
+    assert penstock("sub", "test-filter", queue, "1 +").stderr.startswith("invalid_filter: ")
+
+
+def test_how_calls_go_is_shown_to_people(penstock: Shell, queue: str) -> None:
+    url = "http://127.0.0.1:1/"  # nobody is there
+    penstock.ok("sub", "create", queue, "called", "--callback", f"url={url}")
+    penstock.ok("publish", queue, "-m", "a")
+    until = time.monotonic() + 20
+    while not (callback := penstock.json("sub", "show", queue, "called")["callback"])["failures"]:
+        assert time.monotonic() < until, callback
+
+    shown = dict(
+        re.split(r"\s{2,}", line, maxsplit=1)
+        for line in penstock.ok("sub", "show", queue, "called").splitlines()
+        if "  " in line.strip()
+    )
+
+    assert shown["circuit"] == "closed"
+    assert int(shown["calls that failed"]) >= 1
+    assert shown["last error"].startswith("no connection: ")
 
 
 def test_that_nothing_is_held_is_said_beside_the_output(penstock: Shell, queue: str) -> None:

@@ -9,10 +9,11 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.core.callback import CALLBACK_BACKOFF, Callback, CallbackTarget
+from penstock.core.message import NewMessage
 from penstock.core.retry import Backoff
 from penstock.errors import InvalidArgument, QueueNotFound, SubscriptionNotFound
 from penstock.storage import base
-from tests.contract.world import World
+from tests.contract.world import World, bodies
 
 HOOK = Callback(url="https://a.example/hook", concurrency=3, cloudevents=True)
 
@@ -201,3 +202,36 @@ async def test_who_waits_for_news_of_what_is_deleted_is_woken(broker: Broker, qu
 async def test_news_of_nothing_are_refused(broker: Broker, queue: str) -> None:
     with pytest.raises(SubscriptionNotFound):
         await broker.wait_news(queue, "none", 0, 1)
+
+
+ORDERED = Callback(url="https://a.example/hook", ordered=True)
+PATIENT = Backoff(base_seconds=10)
+
+
+async def test_where_order_is_kept_a_message_in_its_backoff_holds_back_all_later_ones(
+    broker: Broker, queue: str, world: World
+) -> None:
+    # Given an ordered subscription whose first message failed
+    await broker.create_subscription(queue, "called", callback=ORDERED, backoff=PATIENT)
+    await broker.publish(queue, [b"a", b"b"])
+    (given,) = await broker.receive(queue, subscription="called", limit=5)
+    await broker.nack(queue, [given.receipt], subscription="called")
+    # Then nothing is given before its backoff is over, whatever happens in between
+    for _ in range(2):
+        assert await broker.receive(queue, subscription="called") == []
+        assert await broker.poll(queue, "called", start=0, count=5) == []
+        await world.pass_time(4)
+    await world.pass_time(2)
+    # And then it is given first, as a second delivery
+    (again,) = await broker.receive(queue, subscription="called", limit=5)
+    assert (again.body, again.deliveries) == (b"a", 2)
+    await broker.ack(queue, [again.receipt], "called")
+    assert bodies(await broker.receive(queue, subscription="called")) == [b"b"]
+
+
+async def test_a_delay_that_a_publisher_wants_holds_back_nobody_where_order_is_kept(
+    broker: Broker, queue: str, world: World
+) -> None:
+    await broker.create_subscription(queue, "called", callback=ORDERED, backoff=PATIENT)
+    await broker.publish(queue, [NewMessage(body=b"late", not_before=world.clock.later(100)), b"b"])
+    assert bodies(await broker.receive(queue, subscription="called")) == [b"b"]

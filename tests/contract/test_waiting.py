@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.callback import Callback
 from penstock.core.message import Delivery, NewMessage
+from penstock.core.retry import Backoff
 from penstock.errors import QueueNotFound, StorageClosed, SubscriptionNotFound
 from tests.contract.world import World, bodies, receipts
 
@@ -143,6 +145,20 @@ async def test_who_waits_for_others_is_woken_by_them(broker: Broker, queue: str,
     assert await ends(waiting) == [b"a"]
 
 
+async def test_who_ignores_what_a_cascade_buried_is_woken(broker: Broker, queue: str) -> None:
+    # Given a chain: what the first gives up on, the second does too, and the third takes it then
+    await broker.create_subscription(queue, "first", max_deliveries=1)
+    await broker.create_subscription(queue, "second", after=["first"], on_dead_parent="cascade")
+    await broker.create_subscription(queue, "third", after=["second"], on_dead_parent="ignore")
+    await broker.publish(queue, [b"a"])
+    given = await broker.receive(queue, subscription="first")
+    waiting = await begin(broker, queue, subscription="third")
+    # When the first gives up
+    await broker.nack(queue, receipts(given), subscription="first")
+    # Then the third gets it
+    assert await ends(waiting) == [b"a"]
+
+
 async def test_the_next_of_a_group_ends_the_wait_even_if_it_was_delayed(
     world: World, broker: Broker
 ) -> None:
@@ -157,6 +173,32 @@ async def test_the_next_of_a_group_ends_the_wait_even_if_it_was_delayed(
     # When the first one is done
     await broker.ack("jobs", [first.receipt])
     assert await ends(waiting) == [b"2"]
+
+
+@pytest.mark.parametrize("way", ["time", "ack"])
+async def test_the_next_in_order_ends_the_wait_when_the_one_in_its_backoff_is_due_or_done(
+    world: World, broker: Broker, queue: str, way: str
+) -> None:
+    # Given a subscription that keeps order, whose first message is in its backoff
+    await broker.create_subscription(
+        queue,
+        "called",
+        callback=Callback(url="https://a.example/hook", ordered=True),
+        backoff=Backoff(base_seconds=0.5 if way == "time" else 100),
+    )
+    await broker.publish(queue, [b"a", b"b"])
+    (given,) = await broker.receive(queue, subscription="called")
+    await broker.nack(queue, receipts([given]), subscription="called")
+    # Then nobody is told that there is something
+    assert not await broker.wait(queue, "called", 0.001)
+    waiting = await begin(broker, queue, subscription="called")
+    # When that is over, or the message is done by its id
+    if way == "time":
+        world.clock.advance(0.5)
+    else:
+        await broker.ack(queue, [given.id], "called")
+    # Then whoever waits gets what is next
+    assert await ends(waiting) == [b"a" if way == "time" else b"b"]
 
 
 async def test_a_delay_shorter_than_the_wait_is_noticed(

@@ -13,7 +13,7 @@ import pytest
 from penstock.http.auth import FREE_FAILURES, REMEMBER_SECONDS, Authenticator
 from penstock.http.passwords import MAX_WAITING, Passwords, TooManyPasswords, hash_password
 from penstock.http.tokens import Tokens
-from penstock.http.user import Role, User
+from penstock.http.user import Role, User, canonical
 from tests.contract.clock import ManualClock
 from tests.http.client import basic
 
@@ -44,7 +44,9 @@ class World:
         monkeypatch.setattr(bcrypt, "checkpw", quick)
 
     def get(self, username: str) -> User | None:
-        return self.alice if username == "alice" else None
+        if self.alice is None or canonical(username) != self.alice.username:
+            return None
+        return self.alice
 
     def by_id(self, id: str) -> User | None:
         return self.alice if id == "1" else None
@@ -138,6 +140,20 @@ async def test_a_known_and_an_unknown_name_cost_the_same_checks_all_the_way(worl
     # Then nothing tells them apart
     assert costs["alice"] == costs["nobody"]
     assert costs["alice"][0] == FREE_FAILURES + 1
+
+
+async def test_how_a_name_is_written_does_not_tell_whether_there_is_such_a_user(
+    world: World,
+) -> None:
+    # Given an address that somebody has, and one that nobody has
+    world.change(username="alice@example.org")
+    for name in ("alice@example.org", "nobody@example.org"):
+        # When each is guessed at until it has to wait
+        for number in range(FREE_FAILURES + 1):
+            assert await world.authenticator.check(name, f"wrong {number}") is None
+        # Then so does each in another spelling
+        with pytest.raises(TooManyPasswords):
+            await world.authenticator.check(name.title(), "wrong")
 
 
 async def test_wrong_tokens_cost_no_check(world: World) -> None:

@@ -129,3 +129,92 @@ def test_the_file_has_hashes_and_is_for_its_owner_alone(
     [stored] = [one for one in json.loads(file.read_bytes())["users"] if one["username"] == group]
     assert stored["password_hash"].startswith("$2b$")
     assert "very secret" not in file.read_text()
+
+
+def alter(client: Client, name: str, **changes: object) -> Answer:
+    return client.send_json("PATCH", f"{PATH}/{name}", changes)
+
+
+def log_in(client: Client, name: str, password: str) -> Answer:
+    return client.send_json("POST", "/auth/local", {"email": name, "password": password})
+
+
+def test_a_forgotten_password_is_replaced_and_what_the_old_one_granted_is_void(
+    server: Server, admin: Client, anyone: Client, group: str
+) -> None:
+    # Given somebody who registered, and is logged in by token and by Basic
+    email = f"{group}@example.org"
+    person = {"name": "Eve", "email": email, "password": "old", "role": "user"}
+    assert anyone.send_json("POST", "/api/users/create", person).status == 200
+    token = log_in(anyone, email, "old").json["token"]
+    by_basic = server.client(email, "old")
+    assert anyone.push(group, authorization=token).status == 200
+    assert by_basic.push(group).status == 200
+    # When an admin gives it another password
+    altered = alter(admin, email, password="new")
+    # Then nothing that the old one opened is open any more, and the new one is
+    shown = {"username": email, "role": "USER", "rateLimit": 0}
+    assert (altered.status, altered.json) == (200, shown)
+    assert anyone.push(group, authorization=token).status == 401
+    assert by_basic.push(group).status == 401
+    assert log_in(anyone, email, "old").status == 401
+    fresh = log_in(anyone, email, "new").json["token"]
+    assert anyone.push(group, authorization=fresh).status == 200
+
+
+def test_a_role_that_was_taken_away_is_gone_at_once(
+    admin: Client, anyone: Client, group: str
+) -> None:
+    add(admin, group, role="ADMIN")
+    token = log_in(anyone, group, "secret").json["token"]
+    assert anyone.ask("GET", PATH, authorization=token).status == 200
+    # When the role changes, then the token opens what the new one may
+    assert alter(admin, group, role="USER").json["role"] == "USER"
+    assert anyone.ask("GET", PATH, authorization=token).status == 403
+    assert anyone.push(group, authorization=token).status == 200
+    assert alter(admin, group, role="ADMIN").status == 200
+    assert anyone.ask("GET", PATH, authorization=token).status == 200
+
+
+def test_a_limit_is_changed_and_the_rest_stays(server: Server, admin: Client, group: str) -> None:
+    add(admin, group, role="ADMIN", rateLimit=500)
+    answer = alter(admin, group, rateLimit=1)
+    assert answer.json == {"username": group, "role": "ADMIN", "rateLimit": 1}
+    subscriber = server.client(group, "secret")
+    assert 429 in [subscriber.push(group).status for _ in range(10)]
+    assert alter(admin, group).json == answer.json
+
+
+def test_only_an_admin_changes_a_user_and_never_one_of_the_settings(
+    server: Server, admin: Client, user: Client, anyone: Client, group: str
+) -> None:
+    add(admin, group)
+    own = server.client(group, "secret")
+    assert alter(anyone, group, password="x").status == 401
+    for client in (user, own):
+        assert alter(client, group, password="x", role="ADMIN").status == 403
+    for name in ("user", "admin"):
+        assert alter(admin, name, password="x").status == 400
+    assert alter(admin, "nobody-there", password="x").status == 404
+    assert log_in(anyone, group, "secret").status == 200
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"password": ""},
+        {"password": None},
+        {"password": "x" * 1001},
+        {"role": "user"},
+        {"rateLimit": -2},
+        {"username": "another"},
+        {"pasword": "x"},
+    ],
+)
+def test_a_change_that_is_none_changes_nothing(
+    admin: Client, anyone: Client, group: str, changes: dict[str, object]
+) -> None:
+    add(admin, group)
+    answer = alter(admin, group, **changes)
+    assert answer.status == 400
+    assert log_in(anyone, group, "secret").status == 200

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,37 +17,16 @@ from penstock.push.transport import Answer, CallFailed, Endpoint, Transport
 from penstock.storage.registry import open_store
 from tests.push.conftest import QUEUE, until_stats
 from tests.push.receiver import Call, Receiver
-
-Wire = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-_GONE = (ConnectionError, asyncio.CancelledError, asyncio.IncompleteReadError)
-
-
-@contextlib.asynccontextmanager
-async def speaking(wire: Wire) -> AsyncIterator[str]:
-    """A server that says whatever it likes; its URL."""
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with contextlib.suppress(*_GONE):
-            head = await reader.readuntil(b"\r\n\r\n")
-            # All of it: what is left unread when it closes takes the answer with it.
-            await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split()[0]))
-            await wire(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+from tests.push.wires import (
+    Wire,
+    drip_headers,
+    flood,
+    forever,
+    halves,
+    redirect,
+    reset,
+    speaking,
+)
 
 
 async def call(wire: Wire, *, timeout_seconds: float = 20) -> Answer:
@@ -59,21 +37,6 @@ async def call(wire: Wire, *, timeout_seconds: float = 20) -> Answer:
             return await transport.post(endpoint, b"x" * 100, {})
     finally:
         await transport.close()
-
-
-async def forever(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    await asyncio.sleep(3600)
-
-
-async def drip_headers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nX-More: ")
-    while True:
-        writer.write(b"x")
-        await asyncio.sleep(0.005)
-
-
-async def reset(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
 
 
 async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -133,6 +96,39 @@ async def test_a_gigabyte_is_not_read() -> None:
     assert sent < 2**26
 
 
+@pytest.mark.parametrize(
+    "beginning",
+    [
+        pytest.param(b"0\r\nX-More: ", id="a trailer"),
+        pytest.param(b"0\r\n", id="trailers"),
+        pytest.param(b"5;more=", id="an extension of a chunk"),
+    ],
+)
+async def test_what_follows_a_body_is_not_read_either(beginning: bytes) -> None:
+    sent = 0
+    piece = b"X-More: xxxxxxx\r\n" * 4096 if beginning == b"0\r\n" else b"x" * 65536
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + beginning)
+        while sent < 2**28:
+            writer.write(piece)
+            sent += len(piece)
+            await writer.drain()
+
+    assert (await call(flood, timeout_seconds=5)).status == 200
+    assert sent < 2**26
+
+
+async def test_an_answer_that_changes_the_protocol_is_a_failure_with_a_reason() -> None:
+    async def upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n")
+        await asyncio.sleep(3600)
+
+    with pytest.raises(CallFailed, match="protocol"):
+        await call(upgrade)
+
+
 async def test_a_compressed_answer_is_not_unpacked() -> None:
     async def bomb(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 500 Oh\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nbomb")
@@ -169,29 +165,11 @@ async def test_among_all_of_them_nothing_is_lost(tmp_path: Path, receiver: Recei
     """The total queue: what was accepted is acked or a dead letter in the end, for each of them."""
     rng = random.Random(4)
 
-    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        status = b"200 OK" if rng.random() < 0.5 else b"500 Oh"
-        writer.write(b"HTTP/1.1 %b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status)
-        await writer.drain()
-
-    async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(
-            b"HTTP/1.1 307 There\r\nLocation: http://169.254.169.254/latest/meta-data/\r\n"
-            b"Content-Length: 0\r\nConnection: close\r\n\r\n"
-        )
-        await writer.drain()
-
-    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 503 Oh\r\nContent-Length: 1073741824\r\n\r\n")
-        while True:
-            writer.write(b"z" * 65536)
-            await writer.drain()
-
     wires: dict[str, Wire] = {
         "hang": forever,
         "drip": drip_headers,
         "reset": reset,
-        "half": half,
+        "half": halves(rng),
         "redirect": redirect,
         "flood": flood,
     }

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +15,10 @@ from standardwebhooks import Webhook
 
 from penstock import Backoff, Callback, NewMessage
 from penstock.broker import Broker
-from penstock.push import Dispatcher
+from penstock.push import LOOPBACK, Dispatcher
+from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.store import WalStore
+from tests.contract.clock import ManualClock
 from tests.push.conftest import QUEUE, dead_letters, stats_of, until_stats
 from tests.push.receiver import Call, Receiver, answering
 
@@ -256,6 +262,44 @@ async def test_an_ordered_callback_retries_a_message_before_any_later_one(
     await broker.publish(QUEUE, [b"a", b"b", b"c"])
     calls = await receiver.wait_for(6)
     assert [call.body for call in calls] == [b"a", b"a", b"b", b"b", b"b", b"c"]
+
+
+async def test_an_ordered_callback_keeps_order_and_backoff_over_a_restart(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    # Given an ordered callback whose first message failed, and a server that goes down
+    clock = ManualClock()
+    receiver.behave = answering(500, 200)
+
+    @asynccontextmanager
+    async def life() -> AsyncIterator[tuple[Broker, WalStore]]:
+        store = await WalStore.open(DiskFiles(tmp_path), clock=clock)
+        async with Broker(store) as broker:
+            dispatcher = Dispatcher(broker, allowed=LOOPBACK)
+            await dispatcher.start()
+            yield broker, store
+            await dispatcher.close(grace_seconds=0)
+
+    async with life() as (broker, _):
+        await broker.create_queue(QUEUE)
+        await subscribe(broker, receiver.url(), ordered=True, backoff=Backoff(base_seconds=3600))
+        await broker.publish(QUEUE, [b"a", b"b"])
+        await until_stats(broker, "called", lambda stats: stats.delayed == 1)
+    # When it is back, and goes on with others
+    async with life() as (broker, store):
+        await subscribe(broker, receiver.url(), "other")
+        await broker.publish(QUEUE, [b"c"])
+        await until_stats(broker, "other", lambda stats: stats.acked == 1)
+        # Then the failed one is not called before its time, nor is any later one
+        stats = await stats_of(broker, "called")
+        assert (stats.delayed, stats.ready, stats.in_flight) == (1, 2, 0)
+        assert [c.body for c in receiver.calls if c.subscription == "called"] == [b"a"]
+        # And when the time has come, all of them are, in order
+        clock.advance(3600)
+        await store.tick()
+        await until_stats(broker, "called", lambda stats: stats.acked == 3)
+        called = [c.body for c in receiver.calls if c.subscription == "called"]
+        assert called == [b"a", b"a", b"b", b"c"]
 
 
 async def test_a_message_that_an_ordered_callback_never_takes_makes_way(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
 from ipaddress import ip_address
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from penstock.core.callback import Callback
 from penstock.errors import InvalidArgument
 from penstock.push.guard import LOOPBACK, AddressRefused, Guard, parse_networks
+from penstock.push.resolver import Resolver
 from penstock.push.transport import CallFailed, Endpoint, Transport
 from tests.push.receiver import Receiver
 
@@ -262,3 +265,33 @@ async def test_of_several_addresses_only_those_that_may_be_are_connected(
     transport = Transport(Guard(LOOPBACK), resolve=names)
     assert await post(transport, f"http://many.example:{receiver.port}/") == 204
     await transport.close()
+
+
+async def test_a_name_whose_look_up_hangs_holds_up_no_other_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a name server that does not answer for one name, however many ask
+    answered = threading.Event()
+    look_up = socket.getaddrinfo
+
+    def hang(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "hangs.example":
+            answered.wait()
+            return []
+        return look_up("127.0.0.1", *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    resolver = Resolver()
+    hanging = [asyncio.create_task(resolver("hangs.example", 80)) for _ in range(200)]
+    await asyncio.sleep(0)
+    # Then others are looked up all the same
+    try:
+        async with asyncio.timeout(5):
+            [info] = await resolver("works.example", 80)
+        assert info[4] == ("127.0.0.1", 80)
+        # And one of those who gives up takes nothing from the others
+        hanging[0].cancel()
+    finally:
+        answered.set()
+    assert [await one for one in hanging[1:]] == [[]] * 199
+    resolver.close()

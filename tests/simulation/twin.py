@@ -27,7 +27,7 @@ from tests.simulation.history import Violation
 # of the state.
 _LEFT_OUT = {
     Queue: {"timeline", "stragglers", "topic_feeds", "other_feeds", "expiry_heap", "ttl_checked"}
-    | {"dedup_order", "duplicates", "dependents"},
+    | {"dedup_order", "duplicates", "dependents", "fed"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
     # is for the checker, which knows what clients were given.
     Subscription: {"waiting_heap", "deadlines", "cursors", "pulled", "epoch"},

@@ -128,22 +128,25 @@ def _option(name: str, kind: _Kind, about: str) -> Any:
     if kind.fields:
         about += f" Names: {', '.join(kind.fields)}."
     option = typer.Option(flag, help=about, metavar=metavar, rich_help_panel=_PANEL)
+    if kind.form == "names":
+        return typing.Annotated[list[str] | None, option]
     return typing.Annotated[str | None, option]
 
 
-def _value(name: str, kind: _Kind, given: str | bool) -> object:
+def _value(name: str, kind: _Kind, given: str | bool | list[str]) -> object:
     """As the server wants it. What cannot be meant ends the program."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(given, bool):
         return given
+    if isinstance(given, list):
+        # With commas between them, or the option once for each.
+        return [one.strip() for text in given for one in text.split(",") if one.strip()]
     if kind.is_optional and given.lower() in _NOTHING:
         return None
     if kind.form == "number":
         return _number(flag, given, or_none=kind.is_optional)
     if kind.form == "choice" and given not in kind.choices:
         exits.usage(f"{flag} is {given!r}: use {', '.join(kind.choices)}")
-    if kind.form == "names":
-        return [one.strip() for one in given.split(",") if one.strip()]
     if kind.form == "struct":
         return _pairs(flag, kind, given)
     return given

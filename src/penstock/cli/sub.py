@@ -18,6 +18,7 @@ from penstock.cli.output import (
     age,
     moment,
     number,
+    plain,
     print_json,
     print_pairs,
     setting,
@@ -29,6 +30,7 @@ from penstock.core.config import SubscriptionConfig
 
 if TYPE_CHECKING:
     from penstock.client import Client
+    from penstock.core.callback import CallbackState
     from penstock.core.stats import SubscriptionStats
 
 __all__ = ["app"]
@@ -192,6 +194,30 @@ def graph(client: Client, queue: Queue, as_json: AsJson = False) -> None:
         typer.echo(mermaid(found))
 
 
+@app.command("test-filter")
+@with_client
+def try_filter(
+    client: Client,
+    queue: Queue,
+    filter: Annotated[str, typer.Argument(help="An expression in CEL.", metavar="FILTER")],
+    last: Annotated[int, typer.Option(help="How many of the newest messages.", min=1)] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """Say which of the newest messages a filter takes, by index; nothing is changed."""
+    found = client.test_filter(queue, filter, last)
+    if as_json:
+        print_json(found)
+        return
+    verdicts = {**dict.fromkeys(found.matched, "takes"), **dict.fromkeys(found.failed, "fails")}
+    for index in sorted(verdicts):
+        typer.echo(f"{index}\t{verdicts[index]}")
+    typer.echo(
+        f"of {number(found.tested)} messages it takes {number(len(found.matched))}, "
+        f"and fails for {number(len(found.failed))}",
+        err=True,
+    )
+
+
 @app.command("held")
 @with_client
 def held(
@@ -254,6 +280,23 @@ def _show(stats: SubscriptionStats, *, as_json: bool) -> None:
             ("last ack", moment(stats.last_ack_at)),
             *((name.replace("_", " "), number(getattr(stats, name))) for name in _COUNTERS),
             *((name, setting(value)) for name, value in config.items()),
+            *_calls(stats.callback),
             *([("secret", f"{secret} (it is not shown again)")] if secret else []),
         ]
     )
+
+
+def _calls(state: CallbackState | None) -> list[tuple[str, str]]:
+    """How its calls go, if it has a callback that a server is calling."""
+    if state is None:
+        return []
+    return [
+        ("circuit", state.circuit.replace("_", " ")),
+        ("calls", number(state.calls)),
+        ("calls that failed", number(state.failures)),
+        ("calls under way", number(state.calls_under_way)),
+        ("last status", "" if state.last_status is None else str(state.last_status)),
+        ("last error", plain(state.last_error or "")),
+        ("last success", moment(state.last_success_at)),
+        ("next call", moment(state.next_call_at)),
+    ]

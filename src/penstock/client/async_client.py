@@ -434,7 +434,7 @@ class AsyncClient:
     async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
         """Try a filter on the newest messages. Raises `InvalidFilter`."""
         body = {"filter": filter, "last": last}
-        return await self._ask("POST", paths.queue_path(queue, "/filter/test"), FilterTest, body)
+        return await self._ask("POST", paths.queue_path(queue, "/filter:test"), FilterTest, body)
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""

@@ -119,7 +119,6 @@ class CallbackTarget(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     subscription: str
     callback: Callback
-    backoff: Backoff
     paused: bool
     secrets: tuple[str, ...]
 

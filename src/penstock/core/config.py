@@ -171,6 +171,11 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             if callback.is_serial:
                 msgspec.structs.force_setattr(self, "max_in_flight", 1)
 
+    @property
+    def is_ordered(self) -> bool:
+        """Whether a message that failed holds back all later ones until it comes again."""
+        return self.callback is not None and self.callback.is_serial
+
     def check(self) -> None:
         """Raises `InvalidArgument`."""
         if type(self.after) is not tuple:

@@ -48,7 +48,7 @@ def receive(
     _settle_what_is_due(machine, subscription, now_ns)
     if subscription.config.paused:
         return None
-    room = subscription.config.max_in_flight - len(subscription.leases)
+    room = subscription.room
     runs = subscription.ready_runs(min(limit, room)) if room > 0 else []
     if not runs:
         return None
@@ -155,7 +155,7 @@ def poll(
     begin = max(subscription.cursor, start)
     end = min(subscription.floor + subscription.config.max_in_flight, start + count, queue.next)
     end = min(end, _first_unready(subscription, begin, end))
-    room = subscription.config.max_in_flight - len(subscription.leases)
+    room = subscription.room
     if begin >= end or room <= 0:
         return None
     runs = subscription.ready_within(begin, end)

@@ -58,6 +58,7 @@ class Queue:
         "everything",
         "expiry",
         "expiry_heap",
+        "fed",
         "feeds",
         "first",
         "id",
@@ -93,6 +94,7 @@ class Queue:
         self.subscriptions: dict[str, Subscription] = {}
         self.dependents: list[Subscription] = []  # those that wait for others
         self.everything = Feed(id=0, filter=None, since=0)
+        self.fed = [self.everything]  # what the last publish reached
         self.feeds: dict[str, Feed] = {}  # by the text of the filter
         self.topic_feeds: dict[str, list[Feed]] = {}
         self.other_feeds: list[Feed] = []
@@ -183,16 +185,23 @@ class Queue:
         first, stop = event.first, event.first + event.count
         self.timeline.append(first, event.at_ns, event.size, locator, length)
         self.next = stop
+        self.fed = [self.everything]
         if event.envelopes is None:
             self.everything.add(first, stop)
             for feed in self.topic_feeds.get("", ()):
                 feed.add(first, stop)
+                self.fed.append(feed)
         else:
+            if self.topic_feeds:
+                for topic in {envelope.topic or "" for envelope in event.envelopes}:
+                    self.fed += self.topic_feeds.get(topic, ())
             for index, envelope in enumerate(event.envelopes, first):
                 self._append_one(index, envelope, event.at_ns)
         for feed in self.other_feeds:
-            for start, end in pairs(event.matched.get(feed.id, [])):
-                self._feed_run(feed, start, end)
+            if feed.id in event.matched:
+                for start, end in pairs(event.matched[feed.id]):
+                    self._feed_run(feed, start, end)
+                self.fed.append(feed)
             feed.errors += event.filter_errors.get(feed.id, 0)
         for key, request in event.keys.items():
             self.requests.note(key, event.at_ns, request)

@@ -234,6 +234,22 @@ class Subscription:
             if not any(parent.passed(index, index + 1, dead_too=dead_too))
         ]
 
+    @property
+    def room(self) -> int:
+        """How many more may be in flight: none, where order is kept, while one is in its backoff.
+
+        So order survives a restart, and holds whoever receives.
+        """
+        room = self.config.max_in_flight - len(self.leases)
+        if (
+            room > 0
+            and self.waiting
+            and self.config.is_ordered
+            and any(index in self.waiting for index in self.attempts)
+        ):
+            return 0
+        return room
+
     def ready_runs(self, limit: int) -> list[Run]:
         """Up to ``limit`` deliverable messages: by priority, then index."""
         lanes = self.feed.lanes

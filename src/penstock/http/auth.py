@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from penstock.http.passwords import Passwords, TooManyPasswords, hash_password
 from penstock.http.tokens import Tokens
-from penstock.http.user import Role, User
+from penstock.http.user import Role, User, canonical
 
 __all__ = ["Authenticator", "Role", "UserDirectory"]
 
@@ -108,8 +108,8 @@ class Authenticator:
 
     async def _check(self, username: str, password: str) -> User | None:
         user = self._users.get(username)
-        # Not the name itself: it may be long, and one user may have two ways to write it.
-        who = self._digest((user.id if user else username).encode())
+        # Not the name as it is: it may be long, and there may be two ways to write it.
+        who = self._digest(canonical(username).encode())
         left = self._failures.get(who, (0, 0.0))[1] - self._monotonic()
         if left > 0:
             raise TooManyPasswords("too many wrong passwords: wait before the next", left)

@@ -58,13 +58,22 @@ _SUBSCRIBER = {
     "role": {"enum": ["USER", "ADMIN"]},
     "rateLimit": _NUMBER,
 }
-_NEW_SUBSCRIBER = {
+_NEW_SUBSCRIBER: dict[str, Any] = {
     "type": "object",
     "properties": {**_SUBSCRIBER, "password": {"type": "string", "minLength": 1}},
     "required": ["username", "password"],
     "additionalProperties": False,
 }
+_SUBSCRIBER_CHANGES = {
+    "type": "object",
+    "properties": {
+        name: schema for name, schema in _NEW_SUBSCRIBER["properties"].items() if name != "username"
+    },
+    "additionalProperties": False,
+}
 _STATUS = {"type": "object", "properties": {"status": {"enum": ["UP", "DOWN"]}}}
+
+_USERNAME = Parameter("username", "path", "The user's name.", _TEXT, required=True)
 
 _BASIC: tuple[type[PenstockError], ...] = (InvalidArgument, InvalidName, StorageFailed)
 _PUSH = (*_BASIC, MessageTooLarge, QueueFull, DiskFull)
@@ -192,11 +201,20 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("GET", "/admin/subscribers"): Operation(
         "List the users that were added", _SUBSCRIBERS, _ok("All.", _array(_SUBSCRIBER))
     ),
+    ("PATCH", "/admin/subscribers/{username}"): Operation(
+        "Change a user's password, role or limit",
+        _SUBSCRIBERS,
+        _ok("The user.", _object(_SUBSCRIBER)),
+        (_USERNAME,),
+        Body({JSON: _SUBSCRIBER_CHANGES}),
+        _FIND,
+        "What is left out stays. Another password voids the tokens given for the old one.",
+    ),
     ("DELETE", "/admin/subscribers/{username}"): Operation(
         "Remove a user, who can no longer log in",
         _SUBSCRIBERS,
         (Answer(204, "Done."),),
-        (Parameter("username", "path", "The user's name.", _TEXT, required=True),),
+        (_USERNAME,),
         None,
         _FIND,
     ),

@@ -81,6 +81,12 @@ STORY: dict[str, list[Step]] = {
                 "new_password": "a second password",
             },
         ),
+        Step(
+            "PATCH",
+            "/admin/subscribers/{username}",
+            {"password": "a third password", "rateLimit": 100},
+            values={"username": "{{subscriber}}"},
+        ),
         Step("DELETE", "/admin/subscribers/{username}", values={"username": "{{subscriber}}"}),
     ],
     "LightQ's API": [

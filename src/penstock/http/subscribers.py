@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from blacksheep import Response
@@ -20,6 +20,10 @@ __all__ = ["Subscribers"]
 
 _MAX_BYTES = 64 * 1024
 
+Password = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
+RoleName = Literal["USER", "ADMIN"]
+RateLimit = Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)]
+
 
 class NewSubscriber(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
@@ -27,9 +31,23 @@ class NewSubscriber(
     """`rate_limit` is in requests a second; 0 or less is none."""
 
     username: str
-    password: Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
-    role: Literal["USER", "ADMIN"] = "USER"
-    rate_limit: Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)] = 0
+    password: Password
+    role: RoleName = "USER"
+    rate_limit: RateLimit = 0
+
+
+class Changes(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """What is left out stays as it is."""
+
+    password: Password | msgspec.UnsetType = msgspec.UNSET
+    role: RoleName | msgspec.UnsetType = msgspec.UNSET
+    rate_limit: RateLimit | msgspec.UnsetType = msgspec.UNSET
+
+
+B = TypeVar("B", NewSubscriber, Changes)
+T = TypeVar("T")
 
 
 class Subscribers:
@@ -44,17 +62,12 @@ class Subscribers:
         return [
             Route("POST", path, self.add, Role.ADMIN),
             Route("GET", path, self.list, Role.ADMIN),
+            Route("PATCH", f"{path}/{{username}}", self.alter, Role.ADMIN),
             Route("DELETE", f"{path}/{{username}}", self.remove, Role.ADMIN),
         ]
 
     async def add(self, request: IncomingRequest) -> Response:
-        body = await read_body(request, _MAX_BYTES)
-        try:
-            new = msgspec.json.decode(body, type=NewSubscriber)
-            new.password.encode()
-        except (msgspec.DecodeError, UnicodeError) as exc:
-            # The text of the error never has the value, so no password gets out.
-            raise InvalidArgument(f"the body is no subscriber: {exc}") from None
+        new = await _read(request, NewSubscriber)
         try:
             user = await self._users.add(
                 new.username, new.password, Role[new.role], requests_per_second=new.rate_limit
@@ -66,10 +79,38 @@ class Subscribers:
     async def list(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, [_subscriber(user) for user in self._users.stored()])
 
+    async def alter(self, request: IncomingRequest) -> Response:
+        given = await _read(request, Changes)
+        user = await self._users.alter(
+            _name(request),
+            password=_or_none(given.password),
+            role=None if given.role is msgspec.UNSET else Role[given.role],
+            requests_per_second=_or_none(given.rate_limit),
+        )
+        return answer(HTTPStatus.OK, _subscriber(user))
+
     async def remove(self, request: IncomingRequest) -> Response:
-        name = (request.route_values or {}).get("username") or ""
-        await self._topics.forget(await self._users.remove(name))
+        await self._topics.forget(await self._users.remove(_name(request)))
         return Response(HTTPStatus.NO_CONTENT)
+
+
+async def _read(request: IncomingRequest, kind: type[B]) -> B:
+    body = await read_body(request, _MAX_BYTES)
+    try:
+        found = msgspec.json.decode(body, type=kind)
+        msgspec.json.encode(found)  # half a surrogate pair passes for a text until then
+        return found
+    except (msgspec.DecodeError, UnicodeError) as exc:
+        # The text of the error never has the value, so no password gets out.
+        raise InvalidArgument(f"the body is no subscriber: {exc}") from None
+
+
+def _name(request: IncomingRequest) -> str:
+    return (request.route_values or {}).get("username") or ""
+
+
+def _or_none(value: T | msgspec.UnsetType) -> T | None:
+    return None if isinstance(value, msgspec.UnsetType) else value
 
 
 def _subscriber(user: User) -> dict[str, object]:

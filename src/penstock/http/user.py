@@ -7,7 +7,7 @@ from enum import IntEnum
 
 import msgspec
 
-__all__ = ["Role", "User", "new_id", "new_stamp"]
+__all__ = ["Role", "User", "canonical", "new_id", "new_stamp"]
 
 
 class Role(IntEnum):
@@ -36,6 +36,11 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
     requests_per_second: int = 0
     name: str | None = None
     after: tuple[str, ...] = ()
+
+
+def canonical(username: str) -> str:
+    """The one way to write it that counts: for an e-mail address, capitals do not."""
+    return username.casefold() if "@" in username else username
 
 
 def new_id() -> str:

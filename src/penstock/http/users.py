@@ -12,7 +12,7 @@ from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
 from penstock.errors import Conflict, InvalidArgument, InvalidName, UserExists, UserNotFound
 from penstock.http.passwords import Passwords, hash_password, is_password
-from penstock.http.user import Role, User, new_id, new_stamp
+from penstock.http.user import Role, User, canonical, new_id, new_stamp
 from penstock.http.user_file import FILE_NAME, UserFile, UserRecords
 from penstock.settings import Settings
 
@@ -36,7 +36,7 @@ class Users:
         self._take(records)
 
     def get(self, username: str) -> User | None:
-        return self._by_name.get(_key(username))
+        return self._by_name.get(canonical(username))
 
     def by_id(self, id: str) -> User | None:
         return self._by_id.get(id)
@@ -116,6 +116,35 @@ class Users:
             await self._put(changed)
         return changed
 
+    async def alter(
+        self,
+        username: str,
+        *,
+        password: str | None = None,
+        role: Role | None = None,
+        requests_per_second: int | None = None,
+    ) -> User:
+        """What is None stays as it is. Whatever an old password granted is void from then on.
+
+        Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
+        """
+        user = self._changeable(username)
+        changes: dict[str, object] = {}
+        if password is not None:
+            changes["password_hash"] = await self._passwords.hash(password)
+            changes["stamp"] = new_stamp()
+        if role is not None:
+            changes["role"] = role
+        if requests_per_second is not None:
+            changes["requests_per_second"] = requests_per_second
+        async with self._changing:
+            current = self._changeable(username)
+            if current.id != user.id:
+                raise UserNotFound(f"{username!r} has been removed, and is another user now")
+            changed = msgspec.structs.replace(current, **changes)
+            await self._put(changed)
+        return changed
+
     async def wait_for(self, user: User, others: Sequence[User]) -> User:
         """From now on ``user`` gets a message after ``others`` (and those it had) have taken it.
 
@@ -171,7 +200,7 @@ class Users:
     def _take(self, records: UserRecords) -> None:
         users = (*records.stored, *records.configured)
         self._records = records
-        self._by_name = {_key(user.username): user for user in users}
+        self._by_name = {canonical(user.username): user for user in users}
         self._by_id = {user.id: user for user in self._by_name.values()}
 
 
@@ -216,15 +245,10 @@ def _without(user: User, id: str) -> User:
     return msgspec.structs.replace(user, after=tuple(one for one in user.after if one != id))
 
 
-def _key(username: str) -> str:
-    """How it is written does not matter for an e-mail address."""
-    return username.casefold() if "@" in username else username
-
-
 def _checked(username: str) -> str:
     """A name or an e-mail address. Raises `InvalidName`."""
     if "@" not in username:
         return check_name(username, "user")
     if not _EMAIL.fullmatch(username) or not username.isprintable():
         raise InvalidName(f"{username[:260]!r} is no e-mail address")
-    return _key(username)
+    return canonical(username)

@@ -14,7 +14,7 @@ import httptools
 
 __all__ = ["MAX_ANSWER_BYTES", "Answer", "CallFailed", "Connection"]
 
-# No more of an answer than this is read.
+# No more of a body than this is read, and no more of all that is around it.
 MAX_ANSWER_BYTES = 4096
 _MAX_HEAD_BYTES = 64 * 1024
 _INFORMATIONAL = range(100, 200)
@@ -62,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._reason = b""
         self._retry_after: bytes | None = None
         self._location: bytes | None = None
-        self._head_bytes = 0
+        self._bytes = 0
         self._excerpt = b""
 
     def send(
@@ -110,13 +110,13 @@ class Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._finish(is_free=False)
+            self._fail("the answer is in another protocol")
         except httptools.HttpParserError as exc:
             self._fail(f"the answer is not HTTP: {exc}")
-        if self._answer is not None and not self._status:
-            # A head that never ends is gathered by the parser.
-            self._head_bytes += len(data)
-            if self._head_bytes > _MAX_HEAD_BYTES:
+        if self._answer is not None:
+            # A head that never ends is gathered by the parser, and so is what follows a body.
+            self._bytes += len(data)
+            if self._bytes > _MAX_HEAD_BYTES:
                 self._fail("the head of the answer is too long")
 
     def connection_lost(self, exc: Exception | None) -> None:

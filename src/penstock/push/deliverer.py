@@ -8,7 +8,6 @@ and a busy one has no task for each message.
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
@@ -55,7 +54,6 @@ class Deliverer:
         slots: Slots,
         record: Record,
         clock: Clock,
-        rng: random.Random,
         lease_seconds: float,
         spawn: Spawn,
     ) -> None:
@@ -64,7 +62,6 @@ class Deliverer:
         self._slots = slots
         self._record = record
         self._clock = clock
-        self._rng = rng
         self._spawn = spawn
         self._loop = asyncio.get_running_loop()
         names = target.queue, target.subscription
@@ -127,6 +124,7 @@ class Deliverer:
 
     async def _fetch(self) -> None:
         broker, names = self._broker, (self.target.queue, self.target.subscription)
+        is_empty = False
         while not self._is_closed:
             pause = self._pause_seconds()
             if pause > 0:
@@ -141,24 +139,27 @@ class Deliverer:
                 await self._wanted.wait()
                 continue
             try:
+                if is_empty:
+                    await broker.wait(*names, _WAIT_SECONDS)
+                    is_empty = False
+                    continue
                 deliveries = await broker.receive(
                     names[0],
                     subscription=names[1],
                     limit=room,
                     lease_seconds=self._leases.seconds,
                 )
-                if not deliveries:
-                    await broker.wait(*names, _WAIT_SECONDS)
-                    continue
             except (NotFound, StorageClosed):
                 return
             except PenstockError as exc:
                 logger.error("nothing could be fetched for a callback", error=str(exc), **self._who)
                 await asyncio.sleep(_TROUBLE_SECONDS)
                 continue
-            self._leases.hold(deliveries)
-            self._buffer.extend(deliveries)
-            self.pump()
+            is_empty = len(deliveries) < room
+            if deliveries:
+                self._leases.hold(deliveries)
+                self._buffer.extend(deliveries)
+                self.pump()
 
     def _pause_seconds(self) -> float:
         """Until the next call may be made: an open circuit, or an endpoint that asked for it."""
@@ -203,7 +204,7 @@ class Deliverer:
         try:
             while True:
                 await self._finish(call)
-                if self._slots.is_contended or not self._may_call(self._calls - 1):
+                if self._slots.is_wanted_from(self) or not self._may_call(self._calls - 1):
                     break
                 call = self._begin()
         finally:
@@ -250,18 +251,11 @@ class Deliverer:
         delay_seconds: float | None = None,
     ) -> None:
         now = self._loop.time()
-        wait = delay_seconds
-        if wait is None:
+        if delay_seconds is None:
             self._record.failed(now, reason, status)
         else:
             self._record.put_off(reason, status)
-        if self.target.callback.is_serial:
-            # It comes before any later one, so all of them wait and not this one alone.
-            if wait is None:
-                wait = self.target.backoff.delay_seconds(delivery.deliveries, self._rng)
-            delay_seconds = 0.0
-        if wait is not None:
-            self._not_before = max(self._not_before, now + wait)
+            self._not_before = max(self._not_before, now + delay_seconds)
         self._settler.nack(delivery, reason, delay_seconds)
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
 from collections.abc import Coroutine, Iterable
 from contextlib import suppress
@@ -55,7 +54,6 @@ class Dispatcher:
         refresh_seconds: float | None = None,
         resolve: Resolve | None = None,
         clock: Clock | None = None,
-        rng: random.Random | None = None,
     ) -> None:
         self._broker = broker
         self._guard = Guard(allowed)
@@ -65,7 +63,6 @@ class Dispatcher:
         self._refresh_seconds = refresh_seconds
         self._resolve = resolve
         self._clock = clock or SystemClock()
-        self._rng = rng or random.Random()
         self._callers: dict[tuple[str, str], Caller] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
@@ -171,7 +168,6 @@ class Dispatcher:
             slots=self._slots,
             record=record,
             clock=self._clock,
-            rng=self._rng,
             lease_seconds=self._lease_seconds,
             spawn=self._spawn,
         )

@@ -19,7 +19,7 @@ _SPACE = re.compile(r"[\x00-\x20\x7f-\x9f]+")
 
 def failure_text(answer: Answer) -> str:
     """Status and the beginning of the body: the reason that a dead letter has."""
-    text = f"{answer.status} {answer.reason}".strip()
+    text = _SPACE.sub(" ", f"{answer.status} {answer.reason}").strip()
     if 300 <= answer.status < 400:
         text += f", to {(answer.location or 'nowhere')[:200]!r}: redirects are not followed"
     said = _SPACE.sub(" ", answer.excerpt.decode(errors="replace")).strip()

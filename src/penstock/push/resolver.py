@@ -6,13 +6,14 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 __all__ = ["Resolve", "Resolver"]
 
 # Look-ups under way: a name server that hangs must not hold up the threads that others need.
-_LOOKUPS = 16
+_LOOKUPS = 64
 
 AddressInfo = tuple[Any, ...]
 Resolve = Callable[[str, int], Awaitable[list[AddressInfo]]]
@@ -20,10 +21,14 @@ Resolve = Callable[[str, int], Awaitable[list[AddressInfo]]]
 
 
 class Resolver:
-    """Asks the system, on threads of its own."""
+    """Asks the system, on threads of its own: for each name one at a time, whoever wants it.
+
+    So a name whose look-up hangs takes one thread, and not those that other names need.
+    """
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._asked: dict[tuple[str, int], asyncio.Future[list[AddressInfo]]] = {}
 
     async def __call__(self, host: str, port: int) -> list[AddressInfo]:
         """Raises `OSError`."""
@@ -35,12 +40,27 @@ class Resolver:
         return [(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (str(address), port))]
 
     async def _ask(self, host: str, port: int) -> list[AddressInfo]:
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="penstock-dns")
-        return await asyncio.get_running_loop().run_in_executor(
-            self._threads, lambda: list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        )
+        asked = self._asked.get((host, port))
+        if asked is None:
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(_LOOKUPS, thread_name_prefix="penstock-dns")
+            asked = asyncio.get_running_loop().run_in_executor(
+                self._threads, partial(_look_up, host, port)
+            )
+            self._asked[host, port] = asked
+            asked.add_done_callback(lambda done: self._end(host, port, done))
+        # One of those who wait may give up without taking it from the others.
+        return await asyncio.shield(asked)
+
+    def _end(self, host: str, port: int, done: asyncio.Future[list[AddressInfo]]) -> None:
+        del self._asked[host, port]
+        if not done.cancelled():
+            done.exception()  # looked at, in case that nobody waits any more
 
     def close(self) -> None:
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _look_up(host: str, port: int) -> list[AddressInfo]:
+    return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))

@@ -27,6 +27,8 @@ class Slots:
       is for those who have few.
     - Those whose last call failed have a quarter together: however many endpoints are dead, the
       rest is for the living.
+
+    What it costs to take or give one does not grow with how many hold some or wait.
     """
 
     def __init__(self, total: int) -> None:
@@ -35,7 +37,13 @@ class Slots:
         self._few = max(1, total // 16)
         self._for_suspects = max(1, total // 4)
         self._held: dict[Holder, int] = {}
-        self._waiting: dict[Holder, None] = {}  # they have none; in the order in which they came
+        self._held_in_doubt: dict[Holder, int] = {}  # of these, what suspects have
+        self._suspects_total = 0
+        # They have none, so no call of theirs is under way, and none can become a suspect or cease
+        # to be one. With the number of their turn.
+        self._waiting: dict[Holder, int] = {}
+        self._waiting_suspects: dict[Holder, int] = {}
+        self._turn = 0
         self.busy = 0
 
     def take(self, holder: Holder) -> bool:
@@ -43,38 +51,62 @@ class Slots:
         held = self._held.get(holder, 0)
         if self._may(holder, held):
             self.busy += 1
-            self._held[holder] = held + 1
-            self._waiting.pop(holder, None)
+            self._hold(holder, held + 1)
+            self.forget(holder)
             return True
         if not held:
-            self._waiting[holder] = None
+            line = self._waiting_suspects if holder.is_suspect else self._waiting
+            self._turn += 1
+            line.setdefault(holder, self._turn)
         return False
 
     def _may(self, holder: Holder, held: int) -> bool:
         if self.busy >= self._total:
             return False
-        if holder.is_suspect and self._held_by_suspects() >= self._for_suspects:
+        if holder.is_suspect and self._suspects_total >= self._for_suspects:
             return False
         return held < self._few or self.busy < self._first_half
 
-    def _held_by_suspects(self) -> int:
-        return sum(count for holder, count in self._held.items() if holder.is_suspect)
+    def _hold(self, holder: Holder, count: int) -> None:
+        if count:
+            self._held[holder] = count
+        else:
+            self._held.pop(holder, None)
+        self._suspects_total -= self._held_in_doubt.pop(holder, 0)
+        if count and holder.is_suspect:
+            self._held_in_doubt[holder] = count
+            self._suspects_total += count
 
     def give(self, holder: Holder) -> None:
         self.busy -= 1
-        held = self._held.pop(holder) - 1
-        if held:
-            self._held[holder] = held
-        for waiting in list(self._waiting):
-            if self.busy >= self._total:
-                break
-            waiting.pump()
+        self._hold(holder, self._held[holder] - 1)
+        while (following := self._next()) is not None:
+            self.forget(following)
+            following.pump()
 
-    @property
-    def is_contended(self) -> bool:
-        """Whether somebody waits for a first slot."""
-        return bool(self._waiting)
+    def _next(self) -> Holder | None:
+        """Whose turn it is, if there is a slot for it."""
+        if self.busy >= self._total:
+            return None
+        lines = [self._waiting] if self._waiting else []
+        if self._waiting_suspects and self._suspects_total < self._for_suspects:
+            lines.append(self._waiting_suspects)
+        heads = [next(iter(line.items())) for line in lines]
+        return min(heads, key=_turn_of)[0] if heads else None
+
+    def is_wanted_from(self, holder: Holder) -> bool:
+        """Whether somebody waits for a first slot, and could have one that this one gives back."""
+        if self._waiting:
+            return True
+        return bool(self._waiting_suspects) and (
+            holder.is_suspect or self._suspects_total < self._for_suspects
+        )
 
     def forget(self, holder: Holder) -> None:
         """It no longer waits."""
         self._waiting.pop(holder, None)
+        self._waiting_suspects.pop(holder, None)
+
+
+def _turn_of(entry: tuple[Holder, int]) -> int:
+    return entry[1]

@@ -279,12 +279,7 @@ class EmbeddedStore:
         return await self._gathering.add(queue, batch, overhead=overhead)
 
     def _on_published(self, queue: str, count: int) -> bool:
-        found = self.machine.queues[queue]
-        config = found.config
-        is_bounded = config.max_messages is not None or config.max_bytes is not None
-        # Where there is a bound, older messages may have expired to make room.
-        since = 0 if is_bounded else found.next - count
-        return self._waiters.wake(found, self.machine.now_ns, since=since, count=count)
+        return self._waiters.wake_fed(self.machine.queues[queue], count, self.machine.now_ns)
 
     async def receive(
         self,
@@ -346,7 +341,7 @@ class EmbeddedStore:
             committed = self.submit()
             if committed is not None:
                 committed.add_done_callback(_hear)
-            self._waiters.wake(handout.subscription.queue, now_ns)
+            self._waiters.wake_settled(handout.subscription, now_ns)
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
@@ -377,7 +372,7 @@ class EmbeddedStore:
                 case base.AckUpTo(index=index):
                     count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
                     outcomes.append([Outcome.DONE] * count)
-        if self._waiters.wake(machine.queues[queue], now_ns):
+        if self._waiters.wake_settled(machine.subscription(queue, subscription), now_ns):
             await self._next_turn()
         await self._commit()
         return outcomes
@@ -513,7 +508,6 @@ class EmbeddedStore:
                 queue=reader.queue.name,
                 subscription=reader.name,
                 callback=reader.config.callback,
-                backoff=reader.config.backoff,
                 paused=reader.config.paused,
                 secrets=reader.secrets,
             )

@@ -208,6 +208,9 @@ def _parts(queue: Queue, run: Run) -> list[_Part]:
         return aside + _parts(queue, (queue.first, stop)) if stop > queue.first else aside
     if start >= stop:
         return []
+    if stop - start == 1:
+        batch = queue.timeline.batch(start)
+        return [_Part(Place(batch.locator, batch.length), start, stop, batch.created_ns)]
     batches = queue.timeline.batches(start, stop)
     ends = [batch.first for batch in batches[1:]]
     ends.append(stop)

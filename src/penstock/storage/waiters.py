@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from penstock.core.feed import Feed
 from penstock.core.limits import NANOSECONDS
 from penstock.core.queue import Queue
 from penstock.core.subscription import Subscription
@@ -16,45 +17,73 @@ __all__ = ["Waiters"]
 # Something due now may stay so: a clock that was set back stands still until it has caught up.
 _SHORTEST_WAIT_SECONDS = 0.01
 
+_NOBODY: dict[int, _Line] = {}
 
-class _Line:
-    """Who waits on one subscription, and until when they sleep if nobody wakes them."""
 
-    __slots__ = ("due_ns", "reader", "waiters")
-
-    def __init__(self, reader: Subscription) -> None:
-        self.reader = reader
-        self.waiters: deque[asyncio.Future[None]] = deque()
-        self.due_ns: int | None = None
-
-    def wake(self, count: int | None = None) -> None:
-        """The first ``count`` of those who still wait, or all."""
-        while self.waiters and (count is None or count > 0):
-            waiter = self.waiters.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                if count is not None:
-                    count -= 1
+# True for one who was woken, False for one whose time was up.
+_Waiter = asyncio.Future[bool]
 
 
 class _Watcher(NamedTuple):
     """Who waits for more than it has seen, whether or not there is something already."""
 
-    reader: Subscription
     seen: int
-    waiter: asyncio.Future[None]
+    waiter: _Waiter
 
-    def wake(self) -> None:
-        if not self.waiter.done():
-            self.waiter.set_result(None)
+
+class _Line:
+    """Who waits on one subscription, and until when they sleep if nobody wakes them."""
+
+    __slots__ = ("due_ns", "reader", "waiters", "watchers")
+
+    def __init__(self, reader: Subscription) -> None:
+        self.reader = reader
+        self.waiters: deque[_Waiter] = deque()
+        self.watchers: list[_Watcher] = []
+        self.due_ns: int | None = None
+
+    def wake(self, count: int | None = None) -> None:
+        """The first ``count`` of those who still wait, or all."""
+        while self.waiters and (count is None or count > 0):
+            if _end(self.waiters.popleft(), True) and count is not None:
+                count -= 1
+
+    def wake_all(self) -> None:
+        """Whether or not there is anything."""
+        self.wake()
+        for watcher in self.watchers:
+            _end(watcher.waiter, True)
+
+    def look(self, now_ns: int, count: int | None = None) -> bool:
+        """Wake those for whom there is something, up to ``count``; whether there is."""
+        reader = self.reader
+        for watcher in self.watchers:
+            if watcher.seen != reader.news:
+                _end(watcher.waiter, True)
+        if not self.waiters or not reader.unsettled:
+            return False
+        reader.mature(now_ns)
+        if is_deliverable(reader):
+            self.wake(count)
+            return True
+        due_ns = reader.next_due_ns()
+        if due_ns is not None and (self.due_ns is None or due_ns < self.due_ns):
+            # Something will be ready earlier than they know: they look, and sleep again.
+            self.wake()
+        return False
 
 
 class Waiters:
-    """Lines of futures, one line a subscription. A subscription nobody waits on has none."""
+    """Lines of futures, one line a subscription. A subscription nobody waits on has none.
+
+    The invariant: who could receive something does not sleep on. Whatever happens to a queue may be
+    followed by `wake`, which looks at all its lines. `wake_fed` and `wake_settled` look at fewer:
+    those for whom a publish or a settle can change anything. (Each sleeps until its own next lease
+    or delay ends. What time brings about for others is noticed at the store's next `tick`.)
+    """
 
     def __init__(self) -> None:
-        self._lines: dict[int, dict[int, _Line]] = {}  # by the ids of queue and subscription
-        self._watchers: dict[int, list[_Watcher]] = {}  # by the id of the queue
+        self._lines: dict[Feed, dict[int, _Line]] = {}  # by feed, then by the reader's id
 
     async def wait(self, reader: Subscription, timeout_seconds: float, now_ns: int) -> bool:
         """Until something may be deliverable; False when the time was up first."""
@@ -66,123 +95,141 @@ class Waiters:
         if due_ns is not None:
             until_due = (due_ns - now_ns) / NANOSECONDS
             seconds = min(seconds, max(_SHORTEST_WAIT_SECONDS, until_due))
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        line = self._line(reader)
+        line = self._join(reader)
         line.due_ns = due_ns
+        loop = asyncio.get_running_loop()
+        waiter: _Waiter = loop.create_future()
         line.waiters.append(waiter)
+        timer = loop.call_later(seconds, _end, waiter, False)
         try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            # Who was woken just as the time was up must come: no other was woken in its place.
-            return _is_woken(waiter) or seconds < timeout_seconds
+            return await waiter or seconds < timeout_seconds
         except asyncio.CancelledError:
-            if _is_woken(waiter):
+            if waiter.done() and not waiter.cancelled() and waiter.result():
                 line.wake(1)  # it was woken, but will not come: another one may
             raise
         finally:
-            self._leave(line, waiter)
-        return True
+            timer.cancel()
+            if waiter in line.waiters:
+                line.waiters.remove(waiter)
+            self._leave(line)
 
     async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> None:
         """Until `Subscription.news` is another number than ``seen``, or the time is up."""
         if reader.news == seen:
-            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            watcher = _Watcher(reader, seen, waiter)
-            watchers = self._watchers.setdefault(reader.queue.id, [])
-            watchers.append(watcher)
+            loop = asyncio.get_running_loop()
+            watcher = _Watcher(seen, loop.create_future())
+            line = self._join(reader)
+            line.watchers.append(watcher)
+            timer = loop.call_later(timeout_seconds, _end, watcher.waiter, False)
             try:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(timeout_seconds):
-                        await waiter
+                await watcher.waiter
             finally:
-                watchers.remove(watcher)
-                if not watchers:
-                    self._watchers.pop(reader.queue.id, None)
+                timer.cancel()
+                line.watchers.remove(watcher)
+                self._leave(line)
 
-    def _line(self, reader: Subscription) -> _Line:
-        lines = self._lines.setdefault(reader.queue.id, {})
+    def _join(self, reader: Subscription) -> _Line:
+        lines = self._lines.setdefault(reader.feed, {})
         line = lines.get(reader.id)
         if line is None:
             line = lines[reader.id] = _Line(reader)
         return line
 
-    def _leave(self, line: _Line, waiter: asyncio.Future[None]) -> None:
-        if waiter in line.waiters:
-            line.waiters.remove(waiter)
-        if not line.waiters:
-            self._close(line)
-
-    def _close(self, line: _Line) -> None:
-        reader = line.reader
-        lines = self._lines.get(reader.queue.id, {})
-        if lines.get(reader.id) is line:
-            del lines[reader.id]
+    def _leave(self, line: _Line) -> None:
+        """Without anybody in it, it is no more."""
+        if line.waiters or line.watchers:
+            return
+        feed, id = line.reader.feed, line.reader.id
+        lines = self._lines.get(feed, {})
+        if lines.get(id) is line:
+            del lines[id]
             if not lines:
-                del self._lines[reader.queue.id]
+                del self._lines[feed]
 
-    def wake(self, queue: Queue, now_ns: int, *, since: int = 0, count: int | None = None) -> bool:
-        """Wake who waits for a message of the queue, no more of them than there are messages.
+    def wake(self, queue: Queue, now_ns: int) -> bool:
+        """Wake who waits for a message of the queue, whatever happened to it.
 
-        Only messages from the index ``since`` on are news. It costs a glance at each subscription
-        that somebody waits on, and more only where there is something unsettled among the news.
         Returns whether somebody will come for a message, in the loop's next turn.
         """
-        if self._watchers:
-            for watcher in self._watchers.get(queue.id, ()):
-                if watcher.reader.news != watcher.seen:
-                    watcher.wake()
         if not self._lines:
             return False
-        has_woken = False
-        for line in self._lines.get(queue.id, {}).values():
-            reader = line.reader
-            if reader.feed.matched.stop > since and reader.unsettled:
-                has_woken |= _wake_line(line, now_ns, count)
-        if queue.dead_letters is not None:
-            has_woken |= self.wake(queue.dead_letters, now_ns)
+        has_woken = self._wake_letters(queue, now_ns)
+        return self._look_at(_feeds_of(queue), now_ns) or has_woken
+
+    def wake_fed(self, queue: Queue, count: int, now_ns: int) -> bool:
+        """As `wake`, after a publish of ``count`` messages: for no more than there are messages.
+
+        Only who reads a feed that it reached can have got something.
+        """
+        return self._look_at(queue.fed, now_ns, count) if self._lines else False
+
+    def wake_settled(self, reader: Subscription, now_ns: int) -> bool:
+        """As `wake`, after something was settled, or given back, on a subscription.
+
+        That can give something to itself, to those that wait for it, directly or not, and to who
+        reads the dead letters.
+        """
+        if not self._lines:
+            return False
+        has_woken = self._wake_letters(reader.queue, now_ns)
+        for one in _with_descendants(reader) if reader.children else (reader,):
+            line = self._line(one)
+            if line is not None:
+                has_woken |= line.look(now_ns)
         return has_woken
+
+    def _look_at(self, feeds: Iterable[Feed], now_ns: int, count: int | None = None) -> bool:
+        has_woken = False
+        for feed in feeds:
+            for line in self._lines.get(feed, _NOBODY).values():
+                has_woken |= line.look(now_ns, count)
+        return has_woken
+
+    def _wake_letters(self, queue: Queue, now_ns: int) -> bool:
+        letters = queue.dead_letters
+        return letters is not None and self._look_at([letters.everything], now_ns)
+
+    def _line(self, reader: Subscription) -> _Line | None:
+        return self._lines.get(reader.feed, _NOBODY).get(reader.id)
 
     def wake_all(self, queue: Queue) -> None:
         """Whether or not there is anything: the queue or the store is going away."""
-        for line in self._lines.pop(queue.id, {}).values():
-            line.wake()
-        for watcher in self._watchers.get(queue.id, ()):
-            watcher.wake()
+        for feed in _feeds_of(queue):
+            for line in self._lines.get(feed, _NOBODY).values():
+                line.wake_all()
         if queue.dead_letters is not None:
             self.wake_all(queue.dead_letters)
 
     def wake_reader(self, reader: Subscription) -> None:
         """All who wait on a subscription, because it is going away."""
-        line = self._lines.get(reader.queue.id, {}).get(reader.id)
+        line = self._line(reader)
         if line is not None:
-            self._close(line)
-            line.wake()
-        for watcher in self._watchers.get(reader.queue.id, ()):
-            if watcher.reader is reader:
-                watcher.wake()
+            line.wake_all()
 
 
-def _is_woken(waiter: asyncio.Future[None]) -> bool:
-    return waiter.done() and not waiter.cancelled()
+def _feeds_of(queue: Queue) -> Iterable[Feed]:
+    return queue.everything, *queue.feeds.values()
 
 
-def _wake_line(line: _Line, now_ns: int, count: int | None) -> bool:
-    reader = line.reader
-    reader.mature(now_ns)
-    if is_deliverable(reader):
-        line.wake(count)
-        return True
-    due_ns = reader.next_due_ns()
-    if due_ns is not None and (line.due_ns is None or due_ns < line.due_ns):
-        # Something will be ready earlier than they know: they look, and sleep again.
-        line.wake()
-    return False
+def _with_descendants(reader: Subscription) -> Iterable[Subscription]:
+    """A subscription and all that wait for it, for those, and so on; each once."""
+    found = {reader.id: reader}
+    ahead = [reader]
+    while ahead:
+        for child in ahead.pop().children:
+            if child.id not in found:
+                found[child.id] = child
+                ahead.append(child)
+    return found.values()
+
+
+def _end(waiter: _Waiter, is_woken: bool) -> bool:
+    """Whether it still waited."""
+    if waiter.done():
+        return False
+    waiter.set_result(is_woken)
+    return True
 
 
 def is_deliverable(reader: Subscription) -> bool:
-    return (
-        not reader.config.paused
-        and len(reader.leases) < reader.config.max_in_flight
-        and bool(reader.ready_runs(1))
-    )
+    return not reader.config.paused and reader.room > 0 and bool(reader.ready_runs(1))

@@ -192,8 +192,8 @@ def test_a_filter_is_tried_before_anybody_subscribes_with_it(
 ) -> None:
     fill(api, queue, 5)
 
-    found = user.post(f"{queue}/filter/test", {"filter": "body >= 3", "last": 3})
+    found = user.post(f"{queue}/filter:test", {"filter": "body >= 3", "last": 3})
     assert (found.status, found.json) == (200, {"tested": 3, "matched": [3, 4], "failed": []})
-    wrong = user.post(f"{queue}/filter/test", {"filter": "body >="})
+    wrong = user.post(f"{queue}/filter:test", {"filter": "body >="})
     assert (wrong.status, wrong.json["code"]) == (400, "invalid_filter")
-    assert user.post(f"{queue}/filter/test", {"filter": "true", "last": 1001}).status == 400
+    assert user.post(f"{queue}/filter:test", {"filter": "true", "last": 1001}).status == 400

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core import definitions, delivery, publishing
+from penstock.core import definitions, delivery, publishing, settling
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.events import Event
 from penstock.core.limits import NANOSECONDS
@@ -44,8 +44,7 @@ class Scene:
 
     def publish(self, *messages: NewMessage | bytes) -> None:
         publishing.publish(self.machine, "q", publishing.prepare(list(messages)), NOW_NS)
-        since = self.queue.next - len(messages)
-        self.waiters.wake(self.queue, NOW_NS, since=since, count=len(messages))
+        self.waiters.wake_fed(self.queue, len(messages), NOW_NS)
 
     async def wait(self, name: str = "default", seconds: float = LONG) -> asyncio.Task[bool]:
         """Somebody who has begun to wait."""
@@ -118,29 +117,58 @@ async def test_a_clock_that_stands_still_does_not_make_a_wait_spin(seconds_to_go
     assert rounds <= 10
 
 
-async def test_a_publish_looks_only_at_those_whose_filter_takes_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The subscriptions that were looked at."""
+    names: list[str] = []
+    is_deliverable = waiters_module.is_deliverable
+
+    def watched(reader: Subscription) -> bool:
+        names.append(reader.name)
+        return is_deliverable(reader)
+
+    monkeypatch.setattr(waiters_module, "is_deliverable", watched)
+    return names
+
+
+async def test_a_publish_looks_only_at_those_whose_filter_takes_it(looked: list[str]) -> None:
     # Given long polls on many topics
     scene = Scene()
     names = [f"s{n}" for n in range(20)]
     for name in names:
         scene.subscribe(name, filter=f'topic == "{name}"')
     waiting = {name: await scene.wait(name) for name in names}
-    looked: list[str] = []
-    is_deliverable = waiters_module.is_deliverable
-
-    def watched(reader: Subscription) -> bool:
-        looked.append(reader.name)
-        return is_deliverable(reader)
-
-    monkeypatch.setattr(waiters_module, "is_deliverable", watched)
+    looked.clear()
     # When a message of one topic comes, and then anything else happens
     scene.publish(NewMessage(body=b"a", topic="s7"))
     scene.waiters.wake(scene.queue, NOW_NS)
     # Then nobody else is looked at
     assert set(looked) == {"s7"}
     assert await ends(waiting.pop("s7"))
+    assert not any(task.done() for task in waiting.values())
+    scene.waiters.wake_all(scene.queue)
+    assert all([await ends(task) for task in waiting.values()])
+
+
+async def test_a_settle_looks_only_at_itself_and_those_that_wait_for_it(looked: list[str]) -> None:
+    # Given long polls on subscriptions that have something in flight, or wait for another
+    scene = Scene()
+    scene.subscribe("first")
+    scene.subscribe("after", after=("first",))
+    for n in range(20):
+        scene.subscribe(f"other{n}")
+    scene.publish(b"a")
+    names = ["first", "after", *(f"other{n}" for n in range(20))]
+    for name in names:
+        delivery.receive(scene.machine, "q", name, 1, None, NOW_NS)
+    waiting = {name: await scene.wait(name) for name in names}
+    looked.clear()
+    # When one of them settles
+    settling.ack_up_to(scene.machine, "q", "first", 1, NOW_NS)
+    scene.waiters.wake_settled(scene.reader("first"), NOW_NS)
+    # Then nobody else is looked at
+    assert set(looked) <= {"first", "after"}
+    assert await ends(waiting.pop("after"))
     assert not any(task.done() for task in waiting.values())
     scene.waiters.wake_all(scene.queue)
     assert all([await ends(task) for task in waiting.values()])

@@ -87,7 +87,7 @@ class Subscriptions:
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
             Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
             Route("GET", "/v1/queues/{queue}/graph", self.graph, operation=_GRAPH),
-            Route("POST", "/v1/queues/{queue}/filter/test", self.test_filter, operation=_TEST),
+            Route("POST", "/v1/queues/{queue}/filter:test", self.test_filter, operation=_TEST),
             Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
             Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]

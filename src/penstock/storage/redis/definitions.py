@@ -177,6 +177,7 @@ def reader_fields(config: SubscriptionConfig, secrets: Sequence[str] = ()) -> li
         *("max_in_flight", config.max_in_flight),
         *("max_deliveries", _optional(config.max_deliveries)),
         *("paused", _flag(config.paused)),
+        *("ordered", _flag(config.is_ordered)),
         *("backoff_base", microseconds(backoff.base_seconds)),
         *("backoff_factor", repr(float(backoff.factor)) if is_growing else ""),
         *("backoff_max", microseconds(backoff.max_seconds)),

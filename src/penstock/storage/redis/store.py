@@ -456,7 +456,6 @@ class RedisStore:
                             queue=queue,
                             subscription=reader.name,
                             callback=reader.config.callback,
-                            backoff=reader.config.backoff,
                             paused=reader.config.paused,
                             secrets=reader.secrets,
                         )

@@ -21,7 +21,7 @@ local function first_of(suffix)
 end
 local due = math.min(first_of(':leases'), first_of(':flights'))
 if leased_count(s) < s.max_in_flight then
-  if #ready_runs(q, s, 1) > 0 then
+  if room_of(s) > 0 and #ready_runs(q, s, 1) > 0 then
     return {'ok', 1, 0}
   end
   due = math.min(due, first_of(':waiting'))

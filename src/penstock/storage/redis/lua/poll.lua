@@ -44,7 +44,7 @@ end
 local from = math.max(s.polled, s.top, start)
 local till = math.min(floor_of(q, s) + s.max_in_flight, start + total, q.next)
 till = math.min(till, from < till and first_unready(from, till) or till)
-local room = s.max_in_flight - leased_count(s)
+local room = room_of(s)
 if s.paused ~= '' or from >= till or room <= 0 then
   finish()
   return NOTHING

@@ -21,7 +21,7 @@ if not q then
 end
 local s = load_reader(q, ARGV[3])
 settle_what_is_due(q, s)
-local room = math.min(tonumber(ARGV[5]), s.max_in_flight - leased_count(s))
+local room = math.min(tonumber(ARGV[5]), room_of(s))
 if s.paused ~= '' or room <= 0 then
   finish()
   return NOTHING

@@ -27,7 +27,7 @@ local READER_NUMBERS = {
   'start', 'walk', 'top', 'reach', 'polled', 'passed', 'gen', 'epoch', 'matched_total', 'settled_total', 'lease', 'flying',
   'max_in_flight', 'max_deliveries', 'backoff_base', 'backoff_factor', 'backoff_max', 'jitter',
 }
-local READER_TEXTS = {'id', 'on_dead', 'paused', 'filter', 'parents', 'children'}
+local READER_TEXTS = {'id', 'on_dead', 'paused', 'ordered', 'filter', 'parents', 'children'}
 local READER_FIELDS = {}
 for _, name in ipairs(READER_NUMBERS) do READER_FIELDS[#READER_FIELDS + 1] = name end
 for _, name in ipairs(READER_TEXTS) do READER_FIELDS[#READER_FIELDS + 1] = name end
@@ -177,6 +177,19 @@ end
 
 local function was_tried(s, index)
   return (tried(s, index) or 0) > 0
+end
+
+-- How many more may be in flight: none, where order is kept, while one waits for its backoff.
+local function room_of(s)
+  local room = s.max_in_flight - leased_count(s)
+  if room > 0 and s.ordered ~= '' then
+    for _, member in ipairs(redis.call('HKEYS', s.key .. ':tries')) do
+      if redis.call('ZSCORE', s.key .. ':waiting', member) and was_tried(s, tonumber(member)) then
+        return 0
+      end
+    end
+  end
+  return room
 end
 
 -- How often it was delivered, and the last reason.
@@ -501,7 +514,7 @@ local function forget(q, s, runs, landed)
       end
     end
   end
-  local was_full = leased_count(s) >= s.max_in_flight
+  local was_full = room_of(s) <= 0
   local delivered = {}
   if landed then
     for _, run in ipairs(runs) do
