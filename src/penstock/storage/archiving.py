@@ -10,8 +10,9 @@ import msgspec
 from penstock.core.config import QueueConfig
 from penstock.core.message import Message
 from penstock.storage.base import Store
+from penstock.storage.shared import Shared
 
-__all__ = ["HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
+__all__ = ["HotShared", "HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True):
@@ -67,8 +68,19 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     archived: dict[str, int]
 
 
+class HotShared(Shared, Protocol):
+    """What servers share, where the documents may be in the archive."""
+
+    async def announce(self, name: str) -> None:
+        """Tell who follows a document that it was changed."""
+        ...
+
+
 class HotStore(Store, Protocol):
     """A store that can tell and take back all that it knows."""
+
+    @property
+    def shared(self) -> HotShared: ...
 
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""

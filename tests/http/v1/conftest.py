@@ -56,7 +56,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         async with Broker(await open_store("memory:")) as broker:
             self.broker = broker
-            app = create_app(broker, Settings(data="memory:"))
+            app = await create_app(broker, Settings(data="memory:"))
             config = uvicorn.Config(app, access_log=False, log_level="critical", log_config=None)
             self._uvicorn = uvicorn.Server(config)
             self._ready.set()

@@ -40,6 +40,7 @@ from penstock.storage.mongo.mirror import (
     source_of,
 )
 from penstock.storage.mongo.recovery import recover
+from penstock.storage.mongo.shared import ArchivedShared
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "ArchivedStore"]
@@ -64,6 +65,7 @@ class ArchivedStore:
         self._mode = mode
         self._writer = Writer(archive)
         self._mirror = Mirror(hot, archive)
+        self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
         self._turn = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
@@ -103,6 +105,10 @@ class ArchivedStore:
     @property
     def problem(self) -> str | None:
         return self._hot.problem or self._archive.problem
+
+    @property
+    def shared(self) -> ArchivedShared:
+        return self._shared
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()

@@ -23,6 +23,19 @@ class Keys:
         """The archive whose record is all here; without it Redis has lost something, or all."""
         return f"{self.prefix}:archive"
 
+    @property
+    def limits(self) -> str:
+        """How many requests came in this second, by what is limited."""
+        return f"{self.prefix}:limits"
+
+    def document(self, name: str) -> str:
+        """The hash of something that servers share besides messages; see `Shared`."""
+        return f"{self.prefix}:document:{name}"
+
+    def document_news(self, name: str) -> str:
+        """The channel that says when it was changed."""
+        return f"{self.document(name)}:news"
+
     def lock(self, name: str) -> str:
         """Held by the server that does what one of them must do alone."""
         return f"{self.prefix}:lock:{name}"

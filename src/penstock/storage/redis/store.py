@@ -45,6 +45,7 @@ from penstock.storage.redis.gathering import Gathering
 from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
+from penstock.storage.redis.shared import RedisShared
 from penstock.storage.redis.stats import parse_stats
 from penstock.storage.redis.steps import Arguments, Steps
 
@@ -80,6 +81,7 @@ class RedisStore:
         self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publish)
         self._channels = Channels(connection.redis)
+        self._shared = RedisShared(self._steps, self._channels)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._sweeper: asyncio.Task[None] | None = None
@@ -105,6 +107,10 @@ class RedisStore:
     @property
     def problem(self) -> str | None:
         return "the store was closed" if self._steps.is_closed else self._steps.problem
+
+    @property
+    def shared(self) -> RedisShared:
+        return self._shared
 
     @property
     def round_trips(self) -> int:
@@ -501,6 +507,7 @@ class RedisStore:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._shared.close()
         await self._channels.close()
         await self._steps.finish()
         await self._connection.close()
