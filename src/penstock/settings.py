@@ -27,8 +27,8 @@ def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
 class Settings(BaseSettings):
     """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``.
 
-    `store` is where messages are kept if not there: ``redis://…``. The directory then holds only
-    what is the server's own: its users and the key of its tokens.
+    `store` is where messages, users and the key of tokens are kept if not there: ``redis://…``. The
+    directory is then not used.
     """
 
     model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True)

@@ -202,7 +202,16 @@ BACKENDS = (
         restarts_always=False,
         tells_events=False,
         modules=frozenset(
-            {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
+            {
+                "dead_letters",
+                "dedup",
+                "idempotency",
+                "queues",
+                "retention",
+                "seek",
+                "settling",
+                "shared",
+            }
         ),
         open=_open_archived,
         restart=_reopen_archived,

@@ -29,6 +29,7 @@ class LocalShared:
         self._contents: dict[str, bytes] = {}
         self._versions: dict[str, str] = {}
         self._numbers = count(1)
+        self._turn = asyncio.Lock()
         self._window = 0
         self._counts: Counter[str] = Counter()
 
@@ -36,21 +37,24 @@ class LocalShared:
         return name if self._directory is None else str(self._directory / name)
 
     async def get(self, name: str, known: str | None = None) -> Document | None:
-        if known is not None and self._versions.get(name) == known:
-            return None
-        content = await asyncio.to_thread(self._read, name)
-        if content is None:
-            return Document(b"", self._versions.setdefault(name, ""))
-        if name not in self._versions:
-            self._versions[name] = self._new_version()
-        return Document(content, self._versions[name])
+        async with self._turn:
+            if known is not None and self._versions.get(name) == known:
+                return None
+            content = await asyncio.to_thread(self._read, name)
+            if content is None:
+                return Document(b"", self._versions.setdefault(name, ""))
+            return Document(content, self._versions.get(name) or self._renew(name))
 
     async def put(self, name: str, content: bytes, version: str) -> str | None:
-        if self._versions.get(name, "") != version:
-            return None
-        await asyncio.to_thread(self._write, name, content)
-        self._versions[name] = self._new_version()
-        return self._versions[name]
+        # Shielded: what was begun comes to its end before the next one's turn.
+        return await asyncio.shield(self._put(name, content, version))
+
+    async def _put(self, name: str, content: bytes, version: str) -> str | None:
+        async with self._turn:
+            if self._versions.get(name, "") != version:
+                return None
+            await asyncio.to_thread(self._write, name, content)
+            return self._renew(name)
 
     def follow(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
         """Nobody else changes it."""
@@ -65,8 +69,9 @@ class LocalShared:
                 return limit
         return None
 
-    def _new_version(self) -> str:
-        return str(next(self._numbers))
+    def _renew(self, name: str) -> str:
+        version = self._versions[name] = str(next(self._numbers))
+        return version
 
     def _read(self, name: str) -> bytes | None:
         if self._directory is None:
