@@ -41,7 +41,8 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """All of a queue but its messages, as of one moment.
 
     `at` orders the states of a queue: the later one has the larger. `letters` is the same of its
-    dead letters, if it has any.
+    dead letters, if it has any. `is_told` if its messages are the events of another queue, which
+    the store publishes itself.
     """
 
     name: str
@@ -56,6 +57,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     pins: list[bytes]
     readers: list[ReaderState]
     letters: QueueState | None = None
+    is_told: bool = False
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
@@ -97,6 +99,10 @@ class HotStore(Store, Protocol):
         settled or was lost leaves a gap. The dead letters of the queue are another call. False,
         and nothing is touched, if the queue is there.
         """
+        ...
+
+    async def drop(self, queue: str) -> None:
+        """Delete it, so that it can be restored; also one that belongs to another."""
         ...
 
     async def tick(self) -> None:

@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -126,6 +127,8 @@ class ArchivedStore:
             return
         self._mirror.touch(change.queue)
         await self._mirror.copy(source_of(change.queue))
+        if _asks_for_events(change):
+            await self._mirror.copy(change.queue + EVENTS_SUFFIX)
         if isinstance(change, base.PurgeQueue):
             await self._mirror.purge(change.queue)
 
@@ -372,3 +375,12 @@ class ArchivedStore:
             logger.error("the archive is behind: %s", exc)
         await self._hot.close()
         await self._archive.close()
+
+
+def _asks_for_events(change: base.Change) -> bool:
+    match change:
+        case base.CreateQueue():
+            return change.config.events
+        case base.AlterQueue():
+            return bool(change.changes.get("events"))
+    return False

@@ -1,8 +1,8 @@
-"""How keys are named. All keys of a queue and of its dead letters are in one slot of a cluster."""
+"""How keys are named. A queue, its dead letters and its events are in one slot of a cluster."""
 
 from __future__ import annotations
 
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 
 __all__ = ["Keys"]
 
@@ -42,7 +42,7 @@ class Keys:
 
     def queue(self, name: str) -> str:
         """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""
-        source = name.removesuffix(DEAD_LETTER_SUFFIX)
+        source = name.removesuffix(DEAD_LETTER_SUFFIX).removesuffix(EVENTS_SUFFIX) or name
         return f"{self.prefix}:{{{source}}}{name[len(source) :]}"
 
     def news(self, name: str) -> str:

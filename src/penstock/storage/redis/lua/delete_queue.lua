@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Deletes a queue with its messages, subscriptions and dead letters.
+-- Deletes a queue with its messages, subscriptions, dead letters and events.
 --
 -- KEYS[1]  the queue's hash; removes it and all keys that begin with its name
 -- ARGV[1]  the time of a test, or nothing
@@ -11,8 +11,14 @@ if not q then
   return refusal
 end
 local queues = {q}
-if q.dlq ~= '' then
-  queues[2] = load_queue(q.key .. '-dlq')
+local events = load_queue(q.key .. '-events')
+if events and events.observed ~= '' then
+  queues[2] = events
+end
+for _, one in ipairs({unpack(queues)}) do
+  if one.dlq ~= '' then
+    queues[#queues + 1] = load_queue(one.key .. '-dlq')
+  end
 end
 for _, one in ipairs(queues) do
   for _, name in ipairs(words(one.subs)) do
