@@ -54,6 +54,9 @@ __all__ = ["RedisStore"]
 
 logger = logging.getLogger(__name__)
 
+CONSUMER_IDLE_MS = 3_600_000
+"""For how long a server that receives nothing is shown among the consumers of a group."""
+
 _pack = msgspec.msgpack.Encoder().encode
 
 # Something due now may stay so for a moment: Redis's clock is not this one.
@@ -504,7 +507,8 @@ class RedisStore:
         recent = microseconds(every_seconds)
         for name in await self.names():
             await self._tell_events(name)
-            await self._steps.run("sweep", self._steps.keys.queue(name), self._steps.time, recent)
+            key = self._steps.keys.queue(name)
+            await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
