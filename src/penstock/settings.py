@@ -109,7 +109,11 @@ class Settings(BaseSettings):
 
     @property
     def has_default_passwords(self) -> bool:
-        return self.user_password == "password" or self.has_default_admin_password
+        return self.has_default_user_password or self.has_default_admin_password
+
+    @property
+    def has_default_user_password(self) -> bool:
+        return self.user_password == "password"
 
     @property
     def has_default_admin_password(self) -> bool:

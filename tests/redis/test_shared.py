@@ -12,6 +12,7 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
+from penstock.errors import InvalidArgument
 from penstock.http import passwords
 from penstock.storage.redis import shared as redis_shared
 from penstock.storage.redis.store import RedisStore
@@ -140,6 +141,16 @@ async def test_the_server_that_starts_last_has_the_passwords_of_the_settings(
     other = await open_server(user_password="another")
     await until_refused(one, old)
     assert await status_of(one, await other.log_in("user", "another")) == 200
+    assert await status_of(one, await one.log_in("user", "another")) == 200
+
+
+async def test_a_server_with_default_passwords_does_not_bring_them_back(
+    open_server: Open,
+) -> None:
+    one = await open_server(user_password="another")
+    for settings in ({}, {"user_username": "somebody"}):
+        with pytest.raises(InvalidArgument, match="role USER"):
+            await open_server(**settings)
     assert await status_of(one, await one.log_in("user", "another")) == 200
 
 

@@ -56,7 +56,8 @@ async def create_app(
     registry.register(times)
     passwords = Passwords()
     shared = broker.shared or LocalShared(settings.directory, clock)
-    users = await open_users(settings, passwords, shared)
+    has_others = broker.shared is not None
+    users = await open_users(settings, passwords, shared, has_others=has_others)
     tokens = await open_tokens(shared, lifetime_seconds=settings.token_minutes * 60, clock=clock)
     authenticator = Authenticator(
         users, passwords=passwords, tokens=tokens, monotonic=time.monotonic

@@ -44,9 +44,16 @@ class Users:
         )
         self._index(self._shared.value)
 
-    async def open(self, settings: Settings) -> None:
-        """Raises `CorruptLog`, `NewerFormat` or another `StorageError`."""
-        await self._shared.open(lambda known: _with_settings(known, settings))
+    async def open(self, settings: Settings, *, has_others: bool) -> None:
+        """See `open_users`."""
+
+        def first(known: UserRecords) -> UserRecords:
+            records = _with_settings(known, settings)
+            if has_others:
+                _check_defaults(known, records, settings)
+            return records
+
+        await self._shared.open(first)
 
     async def refresh(self) -> None:
         """Know whom other servers have added until now."""
@@ -196,10 +203,16 @@ class Users:
         self._by_id = {user.id: user for user in self._by_name.values()}
 
 
-async def open_users(settings: Settings, passwords: Passwords, shared: Shared) -> Users:
-    """Raises `CorruptLog`, `NewerFormat` or another `StorageError`."""
+async def open_users(
+    settings: Settings, passwords: Passwords, shared: Shared, *, has_others: bool = False
+) -> Users:
+    """``has_others`` if there may be other servers.
+
+    Raises `InvalidArgument` for default passwords that others have replaced, and `CorruptLog`,
+    `NewerFormat` or another `StorageError`.
+    """
     users = Users(shared, passwords)
-    await users.open(settings)
+    await users.open(settings, has_others=has_others)
     return users
 
 
@@ -209,6 +222,22 @@ def _with_settings(known: UserRecords, settings: Settings) -> UserRecords:
         _configured(settings.admin_username, settings.admin_password, Role.ADMIN, known),
     )
     return msgspec.structs.replace(known, configured=configured)
+
+
+def _check_defaults(known: UserRecords, new: UserRecords, settings: Settings) -> None:
+    """This server may be on loopback, but others of the store need not be."""
+    is_default = {
+        Role.USER: settings.has_default_user_password,
+        Role.ADMIN: settings.has_default_admin_password,
+    }
+    before = {user.role for user in known.configured}
+    for user in new.configured:
+        if is_default[user.role] and user.role in before and user not in known.configured:
+            raise InvalidArgument(
+                f"another server of this store has set the password of the role {user.role.name}, "
+                "and the default one would replace it for all: set PENSTOCK_USER_PASSWORD and "
+                "PENSTOCK_ADMIN_PASSWORD as there"
+            )
 
 
 def _configured(username: str, password: str, role: Role, known: UserRecords) -> User:

@@ -102,7 +102,7 @@ class HotStore(Store, Protocol):
         ...
 
     async def drop(self, queue: str) -> None:
-        """Delete it, so that it can be restored; also one that belongs to another."""
+        """Delete it alone, whatever it is, so that it can be restored."""
         ...
 
     async def tick(self) -> None:

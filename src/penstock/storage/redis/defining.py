@@ -178,7 +178,7 @@ class Defining:
                 )
             if definition.observed is not None:
                 raise definitions.holds_events(change.queue, definition.observed)
-            return []
+            return [""]
 
         await self._steps.take("delete_queue", change.queue, arguments)
         await self._forget(change.queue)
@@ -186,7 +186,7 @@ class Defining:
     async def drop(self, queue: str) -> None:
         """Whatever it is; see `HotStore`."""
         with suppress(QueueNotFound):
-            await self._steps.take("delete_queue", queue, lambda definition: [])
+            await self._steps.take("delete_queue", queue, lambda definition: ["alone"])
         await self._forget(queue)
 
     async def _forget(self, queue: str) -> None:

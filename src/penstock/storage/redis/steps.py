@@ -108,14 +108,12 @@ class Steps:
         is asked once more with what is so now.
         """
         definition = self._known.get(queue)
-        if definition is not None and definition.observed and name != "publish":
-            await self.tell_events(queue)
         while True:
             is_fresh = definition is None
             if definition is None:
                 definition = await self.learn(queue)
-                if definition.observed and name != "publish":
-                    await self.tell_events(queue)
+            if definition.observed and name != "publish":
+                await self.tell_events(queue)
             try:
                 prepared = arguments(definition)
             except PenstockError:

@@ -4,6 +4,7 @@
 -- KEYS[1]  the queue's hash; removes it and all keys that begin with its name
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  the version of the definitions
+-- ARGV[3]  alone if its events stay, or nothing
 -- Answers  ok
 -- uses: runs queue reader family
 local q, refusal = begin()
@@ -12,7 +13,7 @@ if not q then
 end
 local queues = {q}
 local events = load_queue(q.key .. '-events')
-if events and events.observed ~= '' then
+if events and events.observed ~= '' and ARGV[3] ~= 'alone' then
   queues[2] = events
 end
 for _, one in ipairs({unpack(queues)}) do
