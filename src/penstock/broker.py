@@ -40,6 +40,7 @@ from penstock.errors import InvalidArgument, InvalidName, MessageNotFound
 from penstock.storage import base
 from penstock.storage.base import Store
 from penstock.storage.block import Chunk
+from penstock.storage.shared import Shared
 
 __all__ = ["Broker", "Callbacks"]
 
@@ -102,6 +103,11 @@ class Broker:
     def problem(self) -> str | None:
         """Why writes are refused, if they are. What was stored before can still be read."""
         return self._store.problem
+
+    @property
+    def shared(self) -> Shared | None:
+        """What the servers of the store share besides messages; None if there is only one."""
+        return self._store.shared
 
     async def _define(self, change: base.Change) -> None:
         await self._store.define(change)

@@ -124,7 +124,7 @@ async def serve(settings: Settings) -> None:
         )
         async with Broker(store) as broker:
             config = uvicorn.Config(
-                create_app(broker, settings, log=log, registry=registry),
+                await create_app(broker, settings, log=log, registry=registry),
                 **server_options(),
                 limit_concurrency=settings.max_connections,
                 ssl_certfile=settings.tls_certificate,

@@ -27,8 +27,8 @@ def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
 class Settings(BaseSettings):
     """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``.
 
-    `store` is where messages are kept if not there: ``redis://…``. The directory then holds only
-    what is the server's own: its users and the key of its tokens.
+    `store` is where messages, users and the key of tokens are kept if not there: ``redis://…``. The
+    directory is then not used.
     """
 
     model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True)
@@ -109,7 +109,11 @@ class Settings(BaseSettings):
 
     @property
     def has_default_passwords(self) -> bool:
-        return self.user_password == "password" or self.has_default_admin_password
+        return self.has_default_user_password or self.has_default_admin_password
+
+    @property
+    def has_default_user_password(self) -> bool:
+        return self.user_password == "password"
 
     @property
     def has_default_admin_password(self) -> bool:

@@ -34,7 +34,6 @@ class Backend:
 
     - `survives_restart`: what was answered is there after the store was closed and opened again.
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
-    - `tells_events`: what happens to messages is told in a queue of its own.
     - `has_a_log`: a directory of its own, with the log of its events.
     - `modules`: the parts of the suite that it is put through, if not all: an archive hands most
       calls on to its Redis, which goes through all of them, and takes its time with the others.
@@ -47,7 +46,6 @@ class Backend:
     open: Callable[[Path, Clock, Random], Awaitable[TickingStore]]
     restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
     has_a_log: bool = False
-    tells_events: bool = True
     modules: frozenset[str] | None = None
     remove: Callable[[Path], Awaitable[None]] | None = None
 
@@ -183,7 +181,6 @@ BACKENDS = (
         open=_open_redis,
         restart=_reopen_redis,
         remove=_remove_redis,
-        tells_events=False,
     ),
     Backend(
         name="redis-another-server-before-each-call",
@@ -193,16 +190,24 @@ BACKENDS = (
         open=_open_redis,
         restart=_other_redis_server,
         remove=_remove_redis,
-        tells_events=False,
     ),
     Backend(
         name="redis-and-mongo",
         durability="replicated",
         survives_restart=True,
         restarts_always=False,
-        tells_events=False,
         modules=frozenset(
-            {"dead_letters", "dedup", "idempotency", "queues", "retention", "seek", "settling"}
+            {
+                "dead_letters",
+                "dedup",
+                "events_queue",
+                "idempotency",
+                "queues",
+                "retention",
+                "seek",
+                "settling",
+                "shared",
+            }
         ),
         open=_open_archived,
         restart=_reopen_archived,

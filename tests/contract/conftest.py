@@ -16,7 +16,6 @@ from tests.contract.world import QUEUE, World
 WITHIN_ONE_LIFE = "within_one_life"
 OVER_RESTARTS = "over_restarts"
 WITH_A_LOG = "with_a_log"
-WITH_EVENTS = "with_events"
 _ROOM_BYTES = 2**30
 
 
@@ -27,7 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", f"{OVER_RESTARTS}: only where what was stored survives a restart"
     )
-    config.addinivalue_line("markers", f"{WITH_EVENTS}: only where a queue may tell its events")
     config.addinivalue_line("markers", f"{WITH_A_LOG}: only where events are kept in a log")
 
 
@@ -41,7 +39,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             if not (WITHIN_ONE_LIFE in marks and backend.restarts_always)
             and not (OVER_RESTARTS in marks and not backend.survives_restart)
             and not (WITH_A_LOG in marks and not backend.has_a_log)
-            and not (WITH_EVENTS in marks and not backend.tells_events)
             and (backend.modules is None or module in backend.modules)
         ]
         metafunc.parametrize("backend", backends, ids=lambda backend: backend.name)

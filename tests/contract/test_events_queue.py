@@ -11,8 +11,6 @@ from penstock.core.message import NewMessage
 from penstock.errors import InvalidArgument, QueueExists, QueueNotFound, ReservedQueue
 from tests.contract.world import World
 
-pytestmark = pytest.mark.with_events
-
 EVENTS = "jobs-events"
 
 

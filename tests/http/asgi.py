@@ -86,7 +86,7 @@ def _scope(
 
 @asynccontextmanager
 async def application(broker: Broker, **settings: Any) -> AsyncIterator[InProcess]:
-    app = create_app(broker, Settings.model_validate({"data": "memory:", **settings}))
+    app = await create_app(broker, Settings.model_validate({"data": "memory:", **settings}))
     await app.start()  # type: ignore[no-untyped-call]
     try:
         yield InProcess(app)

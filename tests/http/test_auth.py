@@ -28,6 +28,7 @@ class World:
         self.now = 1000.0
         self.clock = ManualClock()
         self.checks = 0
+        self.refreshed = 0
         self.tokens = Tokens(b"k" * 32, lifetime_seconds=3600, clock=self.clock)
         self.authenticator = Authenticator(
             self, passwords=Passwords(), tokens=self.tokens, monotonic=lambda: self.now
@@ -50,6 +51,9 @@ class World:
 
     def by_id(self, id: str) -> User | None:
         return self.alice if id == "1" else None
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
 
     def change(self, **changes: object) -> None:
         assert self.alice is not None

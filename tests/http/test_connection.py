@@ -38,7 +38,7 @@ class Wire:
 async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
     # Given a connection on which there were some requests
     async with Broker(await open_store("memory:")) as broker:
-        app = create_app(broker, Settings(data="memory:"))
+        app = await create_app(broker, Settings(data="memory:"))
         await app.start()  # type: ignore[no-untyped-call]
         config = uvicorn.Config(app, http=cast(Any, Connection), log_level="critical")
         connection, wire = Connection(config, ServerState(), {}), Wire()

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http.gate import RateLimit
+from penstock.broker import Broker
+from penstock.storage.local import LocalShared
+from penstock.storage.registry import open_store
+from penstock.storage.shared import Limit
 from tests.contract.clock import ManualClock
+from tests.http.asgi import application
 from tests.http.client import Answer, Client
 from tests.http.server import running
 
@@ -46,17 +50,24 @@ def test_without_a_setting_nothing_is_limited(user: Client, group: str) -> None:
     assert refused([user.pop(group) for _ in range(60)]) == []
 
 
-def test_a_window_is_a_second_and_then_a_new_one_begins() -> None:
+async def test_a_window_is_a_second_and_then_a_new_one_begins() -> None:
     clock = ManualClock()
-    limit = RateLimit(2, clock)
-    assert [limit.admits() for _ in range(4)] == [True, True, False, False]
+    shared = LocalShared(None, clock)
+    limits = [Limit("user:1", 3), Limit("push", 2)]
+    over = [await shared.over_limit(limits) for _ in range(4)]
+    assert over == [None, None, limits[1], limits[0]]
     clock.advance(0.9)
-    assert not limit.admits()
+    assert await shared.over_limit(limits[1:]) == limits[1]
     clock.advance(0.1)
-    assert [limit.admits() for _ in range(3)] == [True, True, False]
+    assert [await shared.over_limit(limits) for _ in range(3)] == [None, None, limits[1]]
 
 
 @pytest.mark.parametrize("per_second", [0, -1])
-def test_zero_or_less_is_no_limit(per_second: int) -> None:
-    limit = RateLimit(per_second, ManualClock())
-    assert all(limit.admits() for _ in range(1000))
+async def test_zero_or_less_is_no_limit(per_second: int) -> None:
+    async with (
+        Broker(await open_store("memory:")) as broker,
+        application(broker, push_per_second=per_second) as app,
+    ):
+        for _ in range(20):
+            answer = await app.ask("POST", "/queue/push", b"x", consumerGroup="orders")
+            assert answer.status == 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import secrets
 from pathlib import Path
 
@@ -11,12 +12,20 @@ import jwt
 import pytest
 
 from penstock.errors import CorruptLog, StorageError
-from penstock.http.tokens import KEY_FILE, Tokens, open_key
+from penstock.http.tokens import Tokens, open_tokens
 from penstock.http.user import Role, User
+from penstock.storage.local import LocalShared
 from tests.contract.clock import ManualClock
 
 KEY = b"k" * 32
+KEY_FILE = "token.key"
 ALICE = User(id="1", username="alice", password_hash="", stamp="first", role=Role.USER)
+
+
+async def open_key(directory: Path | None) -> bytes:
+    clock = ManualClock()
+    shared = LocalShared(directory, clock)
+    return (await open_tokens(shared, lifetime_seconds=60, clock=clock)).key
 
 
 def part(value: object) -> str:
@@ -129,61 +138,66 @@ def test_garbage_is_none(tokens: Tokens, head: bytes) -> None:
     assert tokens.read(f"{part(head)}.{part(head)}.AA") is None
 
 
-def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
-    key = open_key(tmp_path)
+async def test_the_key_is_made_once_and_is_its_owners_alone(tmp_path: Path) -> None:
+    key = await open_key(tmp_path)
     assert len(key) == 32
     assert (tmp_path / KEY_FILE).stat().st_mode & 0o777 == 0o600
-    assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
-    assert open_key(tmp_path) == key
+    assert os.listdir(tmp_path) == [KEY_FILE]
+    assert await open_key(tmp_path) == key
 
 
-def test_every_directory_has_another_key_and_memory_has_one_of_its_own(tmp_path: Path) -> None:
-    keys = {open_key(tmp_path / "a"), open_key(tmp_path / "b"), open_key(None), open_key(None)}
+async def test_every_directory_has_another_key_and_memory_has_one_of_its_own(
+    tmp_path: Path,
+) -> None:
+    keys = {await open_key(place) for place in (tmp_path / "a", tmp_path / "b")}
+    keys |= {await open_key(None) for _ in range(2)}
     assert len(keys) == 4
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o620, 0o601])
-def test_a_key_that_others_can_get_at_is_refused_and_left_as_it_is(
+async def test_a_key_that_others_can_get_at_is_refused_and_left_as_it_is(
     tmp_path: Path, mode: int
 ) -> None:
-    open_key(tmp_path)
+    await open_key(tmp_path)
     path = tmp_path / KEY_FILE
     path.chmod(mode)
     before = path.read_bytes()
     with pytest.raises(StorageError, match=rf"its mode {mode:o} lets others at it: make it 600"):
-        open_key(tmp_path)
+        await open_key(tmp_path)
     assert path.read_bytes() == before
     # As the sentence says
     path.chmod(0o600)
-    assert open_key(tmp_path).hex() == before.decode().strip()
+    assert (await open_key(tmp_path)).hex() == before.decode().strip()
 
 
 @pytest.mark.parametrize("content", [b"", b"00", b"x" * 64, b"\xff" * 64, b"00" * 33, b"0" * 9999])
-def test_a_file_that_is_no_key_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+async def test_a_file_that_is_no_key_is_refused_and_left_as_it_is(
+    tmp_path: Path, content: bytes
+) -> None:
     path = tmp_path / KEY_FILE
     path.write_bytes(content)
     path.chmod(0o600)
     with pytest.raises(CorruptLog, match="holds no key"):
-        open_key(tmp_path)
+        await open_key(tmp_path)
     assert path.read_bytes() == content
 
 
-def test_a_link_is_not_followed(tmp_path: Path) -> None:
+async def test_a_link_is_not_followed(tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text(secrets.token_hex(32))
     elsewhere.chmod(0o600)
     (tmp_path / KEY_FILE).symlink_to(elsewhere)
     with pytest.raises(StorageError, match="cannot be used"):
-        open_key(tmp_path)
+        await open_key(tmp_path)
 
 
-def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
+async def test_a_directory_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / KEY_FILE).mkdir()
     with pytest.raises(StorageError):
-        open_key(tmp_path)
+        await open_key(tmp_path)
 
 
-def test_a_draft_that_a_crash_left_behind_is_no_key(tmp_path: Path) -> None:
+async def test_a_draft_that_a_crash_left_behind_is_no_key(tmp_path: Path) -> None:
     (tmp_path / (KEY_FILE + ".new")).write_bytes(b"half a k")
-    key = open_key(tmp_path)
-    assert open_key(tmp_path) == key
+    key = await open_key(tmp_path)
+    assert await open_key(tmp_path) == key

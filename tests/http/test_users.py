@@ -24,13 +24,14 @@ from penstock.errors import (
 )
 from penstock.http import passwords
 from penstock.http.passwords import Passwords
-from penstock.http.tokens import open_key
+from penstock.http.tokens import open_tokens
 from penstock.http.user import Role
-from penstock.http.user_file import UserFile
 from penstock.http.users import Users, open_users
 from penstock.settings import Settings
+from penstock.storage.local import LocalShared
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import plan_repair
+from tests.contract.clock import ManualClock
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +39,10 @@ def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passwords, "ROUNDS", 4)
 
 
-def open_at(path: Path) -> Users:
-    file = UserFile(path)
-    return Users(file, Passwords(), file.read())
+async def open_at(path: Path, **changes: str) -> Users:
+    """As a server does that has this file."""
+    settings = Settings.model_validate({"data": str(path.parent), **changes})
+    return await open_users(settings, Passwords(), LocalShared(path.parent, ManualClock()))
 
 
 def names(users: Users) -> list[str]:
@@ -48,7 +50,7 @@ def names(users: Users) -> list[str]:
 
 
 async def test_one_of_two_who_take_a_name_at_once_gets_it(tmp_path: Path) -> None:
-    users = open_at(tmp_path / "users.json")
+    users = await open_at(tmp_path / "users.json")
     add = [users.add("alice", password, Role.USER) for password in ("a", "b")]
     results = await asyncio.gather(*add, return_exceptions=True)
     assert sum(isinstance(result, UserExists) for result in results) == 1
@@ -56,18 +58,18 @@ async def test_one_of_two_who_take_a_name_at_once_gets_it(tmp_path: Path) -> Non
 
 
 async def test_what_is_added_at_once_is_all_in_the_file(tmp_path: Path) -> None:
-    users = open_at(tmp_path / "users.json")
+    users = await open_at(tmp_path / "users.json")
     wanted = [f"user-{number}" for number in range(5)]
     add = [users.add(name, "secret", Role.ADMIN, requests_per_second=3) for name in wanted]
     await asyncio.gather(*add)
-    again = open_at(tmp_path / "users.json")
+    again = await open_at(tmp_path / "users.json")
     assert names(again) == wanted
     assert again.stored() == users.stored()
 
 
 async def test_a_change_that_cannot_be_stored_has_not_happened(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
-    users = open_at(path)
+    users = await open_at(path)
     alice = await users.add("alice", "secret", Role.USER)
     (tmp_path / "users.json.new").mkdir()
     with pytest.raises(StorageError):
@@ -77,7 +79,7 @@ async def test_a_change_that_cannot_be_stored_has_not_happened(tmp_path: Path) -
     with pytest.raises(StorageError):
         await users.set_password(alice, "another")
     assert users.stored() == [alice]
-    assert open_at(path).stored() == [alice]
+    assert (await open_at(path)).stored() == [alice]
 
 
 @pytest.mark.parametrize("call", ["open", "fsync", "replace"])
@@ -87,7 +89,7 @@ async def test_whichever_step_of_a_write_is_the_last_the_file_is_whole(
 ) -> None:
     # Given a file, and a machine that stops at a step of the next write
     path = tmp_path / "users.json"
-    users = open_at(path)
+    users = await open_at(path)
     await users.add("alice", "secret", Role.USER)
     real = getattr(os, call)
     calls = count(1)
@@ -102,27 +104,27 @@ async def test_whichever_step_of_a_write_is_the_last_the_file_is_whole(
         with suppress(StorageError):
             await users.add("bob", "secret", Role.USER)
     # Then the next start finds the users before the change or after it
-    assert names(open_at(path)) in (["alice"], ["alice", "bob"])
+    assert names(await open_at(path)) in (["alice"], ["alice", "bob"])
     # And the next change goes through
-    again = open_at(path)
+    again = await open_at(path)
     await again.add("carol", "secret", Role.USER)
-    assert names(open_at(path)) in (["alice", "carol"], ["alice", "bob", "carol"])
+    assert names(await open_at(path)) in (["alice", "carol"], ["alice", "bob", "carol"])
 
 
 async def test_a_draft_that_a_crash_left_behind_is_nothing(tmp_path: Path) -> None:
     # Given a crash between the draft and its renaming
     path = tmp_path / "users.json"
-    alice = await open_at(path).add("alice", "secret", Role.USER)
+    alice = await (await open_at(path)).add("alice", "secret", Role.USER)
     (tmp_path / "users.json.new").write_bytes(b'{"version": 2, "use')
     # Then the change has not happened, and the next one does
-    users = open_at(path)
+    users = await open_at(path)
     assert users.stored() == [alice]
     await users.add("bob", "secret", Role.USER)
-    assert names(open_at(path)) == ["alice", "bob"]
+    assert names(await open_at(path)) == ["alice", "bob"]
 
 
 async def test_an_email_is_one_however_it_is_written(tmp_path: Path) -> None:
-    users = open_at(tmp_path / "users.json")
+    users = await open_at(tmp_path / "users.json")
     alice = await users.add("Alice@Example.com", "secret", Role.USER, name="Alice")
     assert alice.username == "alice@example.com"
     assert users.get("ALICE@example.COM") is alice
@@ -135,28 +137,28 @@ async def test_an_email_is_one_however_it_is_written(tmp_path: Path) -> None:
 )
 async def test_a_user_has_a_name_or_an_email_address(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidName):
-        await open_at(tmp_path / "users.json").add(name, "secret", Role.USER)
+        await (await open_at(tmp_path / "users.json")).add(name, "secret", Role.USER)
 
 
 async def test_a_new_password_comes_with_a_new_stamp_and_the_same_id(tmp_path: Path) -> None:
-    users = open_at(tmp_path / "users.json")
+    users = await open_at(tmp_path / "users.json")
     alice = await users.add("alice", "old", Role.USER)
     changed = await users.set_password(alice, "new")
     assert changed.id == alice.id
     assert changed.stamp != alice.stamp
-    assert open_at(tmp_path / "users.json").stored() == [changed]
+    assert (await open_at(tmp_path / "users.json")).stored() == [changed]
     # And who still has the old one in hand is too late
     with pytest.raises(UserNotFound):
         await users.set_password(alice, "newer")
 
 
 async def test_who_waits_for_whom_is_kept_and_a_cycle_is_shown(tmp_path: Path) -> None:
-    users = open_at(tmp_path / "users.json")
+    users = await open_at(tmp_path / "users.json")
     a, b, c = [await users.add(f"{name}@example.com", "x", Role.USER) for name in "abc"]
     await users.wait_for(c, [a])
     await users.wait_for(c, [b, a])
     await users.wait_for(b, [a])
-    again = open_at(tmp_path / "users.json")
+    again = await open_at(tmp_path / "users.json")
     assert again.find("c@example.com").after == (a.id, b.id)
     with pytest.raises(
         InvalidDependency,
@@ -172,52 +174,49 @@ async def test_who_waits_for_whom_is_kept_and_a_cycle_is_shown(tmp_path: Path) -
     assert again.find(b.id).after == ()
 
 
-def settings(tmp_path: Path, **changes: str) -> Settings:
-    return Settings.model_validate({"data": str(tmp_path), **changes})
-
-
-def test_the_users_of_the_settings_stay_the_same_until_their_password_changes(
+async def test_the_users_of_the_settings_stay_the_same_until_their_password_changes(
     tmp_path: Path,
 ) -> None:
-    first = open_users(settings(tmp_path), Passwords())
-    again = open_users(settings(tmp_path), Passwords())
+    first = await open_at(tmp_path / "users.json")
+    again = await open_at(tmp_path / "users.json")
     assert again.all() == first.all()
-    changed = open_users(settings(tmp_path, user_password="another"), Passwords())
+    changed = await open_at(tmp_path / "users.json", user_password="another")
     assert changed.find("user").id == first.find("user").id
     assert changed.find("user").stamp != first.find("user").stamp
     assert changed.find("admin") == first.find("admin")
 
 
-def test_a_file_of_the_first_version_is_understood(tmp_path: Path) -> None:
+async def test_a_file_of_the_first_version_is_understood(tmp_path: Path) -> None:
     (tmp_path / "users.json").write_bytes(
         b'{"version": 1, "users": [{"username": "alice", "password_hash": "$2b$10$x", '
         b'"role": "ADMIN", "requests_per_second": 7}]}'
     )
-    [alice] = open_users(settings(tmp_path), Passwords()).stored()
+    [alice] = (await open_at(tmp_path / "users.json")).stored()
     assert (alice.username, alice.role, alice.requests_per_second) == ("alice", Role.ADMIN, 7)
     # And from then on it keeps its id
-    assert open_users(settings(tmp_path), Passwords()).stored() == [alice]
+    assert (await open_at(tmp_path / "users.json")).stored() == [alice]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version": 1}', b"\xff", b'{"users": []}'])
-def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path, content: bytes) -> None:
+async def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "users.json"
     path.write_bytes(content)
     with pytest.raises(CorruptLog, match=r"users\.json is damaged"):
-        open_at(path)
+        await open_at(path)
 
 
-def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+async def test_a_file_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "users.json"
     path.write_bytes(b'{"version": 3, "users": []}')
     with pytest.raises(NewerFormat):
-        open_at(path)
+        await open_at(path)
 
 
 async def test_a_repair_of_the_log_leaves_users_and_key_where_they_are(tmp_path: Path) -> None:
-    users = open_users(settings(tmp_path), Passwords())
+    users = await open_at(tmp_path / "users.json")
     await users.add("alice", "secret", Role.USER)
-    open_key(tmp_path)
+    clock = ManualClock()
+    await open_tokens(LocalShared(tmp_path, clock), lifetime_seconds=60, clock=clock)
     async with penstock.open(tmp_path) as broker:
         await broker.create_queue("orders")
     files = DiskFiles(tmp_path)

@@ -9,11 +9,20 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.storage.redis import store as redis_store
+from penstock.storage.redis.store import RedisStore
+from tests.contract.clock import ManualClock
 
 
 async def group(redis: Redis, root: str, name: str = "default") -> dict[str, Any]:
     groups: Any = await redis.xinfo_groups(f"{root}:stream")
     return next(found for found in groups if found["name"] == name)
+
+
+async def consumers(redis: Redis, root: str) -> dict[str, int]:
+    """What each has pending, by the number of its process."""
+    found: Any = await redis.xinfo_consumers(f"{root}:stream", "default")
+    return {one["name"].rpartition("-")[2]: one["pending"] for one in found}
 
 
 async def entries(redis: Redis, key: str, *bounds: int) -> list[tuple[str, dict[str, str]]]:
@@ -151,3 +160,47 @@ async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, r
         assert await redis.zrange(f"{root}:s:default:settled", 0, -1, withscores=True) == runs
     (stats,) = (await broker.queue_stats("jobs")).subscriptions
     assert (stats.acked, stats.in_flight, stats.lowest_unacked_index) == (12, 0, 12)
+
+
+async def test_a_server_that_is_gone_is_no_consumer_for_ever(
+    address: str, redis: Redis, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_store, "CONSUMER_IDLE_MS", 0)
+    clock = ManualClock()
+    servers = []
+    for number in (1, 2, 3):
+        monkeypatch.setattr("os.getpid", lambda number=number: number)
+        servers.append(await RedisStore.open(address, clock=clock))
+    first, second, third = [Broker(server) for server in servers]
+    # Given a server that has settled all it got, and one that has not
+    await first.create_queue("jobs")
+    await first.publish("jobs", [b"a", b"b"])
+    await first.ack("jobs", await first.receive("jobs", limit=1))
+    await second.receive("jobs", limit=1)
+    assert await consumers(redis, root) == {"1": 0, "2": 1}
+    # Then the regular work of any other removes the former
+    await servers[2].tick()
+    assert await consumers(redis, root) == {"2": 1}
+    # And the latter once its message is somebody else's; but not with every tick
+    clock.advance(31)
+    await third.receive("jobs", limit=1)
+    await servers[0].tick()
+    assert await consumers(redis, root) == {"2": 0, "3": 1}
+    clock.advance(30)
+    await servers[0].tick()
+    assert await consumers(redis, root) == {"3": 1}
+    # And who asks again is there again
+    (given,) = await second.receive("jobs", limit=1)
+    assert await second.ack("jobs", [given])
+    assert await consumers(redis, root) == {"2": 0, "3": 0}
+    for server in servers:
+        await server.close()
+
+
+async def test_a_server_that_was_here_a_moment_ago_stays_a_consumer(
+    broker: Broker, store: RedisStore, redis: Redis, root: str
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    await broker.ack("jobs", await broker.receive("jobs"))
+    await store.tick()
+    assert list((await consumers(redis, root)).values()) == [0]

@@ -19,9 +19,10 @@ from penstock.clock import SystemClock
 from penstock.http.auth import Authenticator
 from penstock.http.exchange import IncomingRequest
 from penstock.http.passwords import Passwords
-from penstock.http.tokens import Tokens, open_key
+from penstock.http.tokens import open_tokens
 from penstock.http.users import open_users
 from penstock.settings import Settings
+from penstock.storage.local import LocalShared
 
 BAR = at_most(5, "%")
 CALLS = 50_000
@@ -52,9 +53,10 @@ async def _identify_seconds() -> float:
     """Of one request by a user whose password was found right before, as nearly all are."""
     settings = Settings(data="memory:")
     passwords = Passwords()
-    tokens = Tokens(open_key(None), lifetime_seconds=60, clock=SystemClock())
+    shared = LocalShared(settings.directory, SystemClock())
+    tokens = await open_tokens(shared, lifetime_seconds=60, clock=SystemClock())
     authenticator = Authenticator(
-        open_users(settings, passwords),
+        await open_users(settings, passwords, shared),
         passwords=passwords,
         tokens=tokens,
         monotonic=time.monotonic,

@@ -76,12 +76,25 @@ def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) 
 
 
 def _check_events_name(machine: Machine, name: str) -> None:
-    taken = name + EVENTS_SUFFIX
-    if taken in machine.queues:
-        raise QueueExists(
-            f"queue {taken!r} exists already, and the events of {name!r} would be told there: "
-            "delete that queue, or choose another name"
-        )
+    if name + EVENTS_SUFFIX in machine.queues:
+        raise events_name_taken(name)
+
+
+def events_name_taken(name: str) -> QueueExists:
+    return QueueExists(
+        f"queue {name + EVENTS_SUFFIX!r} exists already, and the events of {name!r} would be told "
+        "there: delete that queue, or choose another name"
+    )
+
+
+def no_events_of_its_own(name: str) -> InvalidArgument:
+    return InvalidArgument(f"{name!r} belongs to another queue and has no events of its own")
+
+
+def holds_events(name: str, observed: str) -> ReservedQueue:
+    return ReservedQueue(
+        f"{name!r} holds the events of {observed!r}: purge it, or delete that queue"
+    )
 
 
 def check_queue(name: str, config: QueueConfig) -> str:
@@ -111,7 +124,7 @@ def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: in
             "fifo can only be changed while the queue is empty: purge it, or make a new queue"
         )
     if config.events and (queue.source is not None or queue.events_of is not None):
-        raise InvalidArgument(f"{name!r} belongs to another queue and has no events of its own")
+        raise no_events_of_its_own(name)
     is_new = config.events and queue.events is None
     if is_new:
         _check_events_name(machine, name)
@@ -126,9 +139,7 @@ def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
     """Its dead letters and its events go with it."""
     queue = machine.queue(name)
     if queue.events_of is not None:
-        raise ReservedQueue(
-            f"{name!r} holds the events of {queue.events_of.name!r}: purge it, or delete that queue"
-        )
+        raise holds_events(name, queue.events_of.name)
     if queue.source is not None:
         raise ReservedQueue(
             f"{name!r} holds the dead letters of {queue.source.name!r}: purge it, "

@@ -18,7 +18,7 @@ from penstock.http.api import Topics, api_routes
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
-from penstock.http.gate import Gate, Handler, RateLimit, Route
+from penstock.http.gate import Gate, Handler, Route
 from penstock.http.lightq import LightQ
 from penstock.http.openapi import Documents
 from penstock.http.operations import OPERATIONS
@@ -27,18 +27,19 @@ from penstock.http.passwords import Passwords
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes
 from penstock.http.subscribers import Subscribers
-from penstock.http.tokens import Tokens, open_key
+from penstock.http.tokens import open_tokens
 from penstock.http.user import Role
 from penstock.http.users import open_users
 from penstock.http.v1 import native_routes
 from penstock.settings import Settings
+from penstock.storage.local import LocalShared
 
 __all__ = ["create_app"]
 
 logger = structlog.get_logger("penstock.http")
 
 
-def create_app(
+async def create_app(
     broker: Broker,
     settings: Settings,
     clock: Clock | None = None,
@@ -47,27 +48,26 @@ def create_app(
 ) -> Application:
     """An ASGI application. It neither opens nor closes the broker, nor flushes the log.
 
-    What ``registry`` holds already is among the figures at ``/metrics``.
+    What ``registry`` holds already is among the figures at ``/metrics``. Raises what the users and
+    the key of their tokens raise when they cannot be read.
     """
     clock = clock or SystemClock()
     registry = registry or CollectorRegistry()
     times = RequestTimes()
     registry.register(times)
     passwords = Passwords()
-    users = open_users(settings, passwords)
-    tokens = Tokens(
-        open_key(settings.directory), lifetime_seconds=settings.token_minutes * 60, clock=clock
-    )
+    shared = broker.shared or LocalShared(settings.directory, clock)
+    has_others = broker.shared is not None
+    users = await open_users(settings, passwords, shared, has_others=has_others)
+    tokens = await open_tokens(shared, lifetime_seconds=settings.token_minutes * 60, clock=clock)
     authenticator = Authenticator(
         users, passwords=passwords, tokens=tokens, monotonic=time.monotonic
     )
     topics = Topics(broker, users, settings)
     gate = Gate(
         authenticator=authenticator,
-        limits={
-            "push": RateLimit(settings.push_per_second, clock),
-            "pop": RateLimit(settings.pop_per_second, clock),
-        },
+        shared=shared,
+        limits={"push": settings.push_per_second, "pop": settings.pop_per_second},
         times=times,
         log=log or RequestLog(settings.log_format),
         clock=clock,

@@ -3,8 +3,10 @@
 A check with bcrypt takes long, on purpose. So the verdict on a right header is remembered for some
 minutes under a keyed digest of it, and costs microseconds from then on. Each time it is used the
 user is looked up again: a verdict counts only while the user exists and has the password that it
-was reached for. Wrong passwords are checked each time, in a thread, and after some of them the name
-has to wait. A name that nobody has is treated in the same way, so that nothing tells it apart.
+was reached for. Users are known by heart, and what other servers change is learned by news; before
+a password is checked or a token refused, it is asked for. Wrong passwords are checked each time, in
+a thread, and after some of them the name has to wait. A name that nobody has is treated in the same
+way, so that nothing tells it apart.
 """
 
 from __future__ import annotations
@@ -35,6 +37,10 @@ class UserDirectory(Protocol):
     def get(self, username: str) -> User | None: ...
 
     def by_id(self, id: str) -> User | None: ...
+
+    async def refresh(self) -> None:
+        """Know whom other servers have added or changed until now."""
+        ...
 
 
 class _Verdict(NamedTuple):
@@ -81,7 +87,7 @@ class Authenticator:
             return user
         token = _parse_token(header)
         if token is not None:
-            return self._read(digest, token)
+            return await self._read(digest, token)
         credentials = _parse_basic(header)
         if credentials is None:
             return None
@@ -107,6 +113,7 @@ class Authenticator:
             done.exception()  # looked at, in case that nobody waits any more
 
     async def _check(self, username: str, password: str) -> User | None:
+        await self._users.refresh()
         user = self._users.get(username)
         # Not the name as it is: it may be long, and there may be two ways to write it.
         who = self._digest(canonical(username).encode())
@@ -122,11 +129,15 @@ class Authenticator:
         self._note_failure(who)
         return None
 
-    def _read(self, digest: bytes, token: str) -> User | None:
+    async def _read(self, digest: bytes, token: str) -> User | None:
         claims = self._tokens.read(token)
         if claims is None:
             return None
         user = self._current(claims.sub, claims.stamp)
+        if user is None:
+            # It may be of another server, which has just added the user.
+            await self._users.refresh()
+            user = self._current(claims.sub, claims.stamp)
         if user is not None:
             self._remember(digest, user, claims.exp)
         return user

@@ -149,7 +149,7 @@ async def document_of_this_version() -> dict[str, Any]:
     """What ``/openapi.json`` would answer."""
     settings = Settings(data="memory:")
     async with Broker(await open_store(settings.data)) as broker:
-        app = create_app(broker, settings)
+        app = await create_app(broker, settings)
         await app.start()  # type: ignore[no-untyped-call]
         try:
             response = await app.handle(IncomingRequest("GET", b"/openapi.json", b"", []))

@@ -14,7 +14,6 @@ import structlog
 from blacksheep import Content, Response
 
 from penstock.clock import Clock
-from penstock.core.limits import NANOSECONDS
 from penstock.errors import PenstockError
 from penstock.http.auth import Authenticator
 from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
@@ -24,8 +23,9 @@ from penstock.http.passwords import TooManyPasswords
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes, Times
 from penstock.http.user import Role, User
+from penstock.storage.shared import Limit, Shared
 
-__all__ = ["Gate", "Handler", "RateLimit", "Route", "answer", "asker"]
+__all__ = ["Gate", "Handler", "Route", "answer", "asker"]
 
 Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
@@ -66,41 +66,28 @@ def asker(request: IncomingRequest) -> User:
     return cast(dict[str, User], request.scope)[_ASKER]
 
 
-class RateLimit:
-    """A fixed window of one second. 0 or less is no limit."""
-
-    def __init__(self, per_second: int, clock: Clock) -> None:
-        self._per_second = per_second
-        self._clock = clock
-        self._window = 0
-        self._count = 0
-
-    def admits(self) -> bool:
-        if self._per_second <= 0:
-            return True
-        window = self._clock.now_ns() // NANOSECONDS
-        if window != self._window:
-            self._window, self._count = window, 0
-        self._count += 1
-        return self._count <= self._per_second
-
-
 class Gate:
-    """Wraps handlers. Errors become answers here and nowhere else."""
+    """Wraps handlers. Errors become answers here and nowhere else.
+
+    ``limits`` are requests a second, by the names that routes have for them; 0 or less is none.
+    """
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
-        limits: dict[str, RateLimit],
+        shared: Shared,
+        limits: dict[str, int],
         times: RequestTimes,
         log: RequestLog,
         clock: Clock,
     ) -> None:
         self._authenticator = authenticator
         self._clock = clock
-        self._limits = limits
-        self._user_limits: dict[str, tuple[int, RateLimit]] = {}
+        self._shared = shared
+        self._limits = {
+            name: Limit(name, per_second) for name, per_second in limits.items() if per_second > 0
+        }
         self._times = times
         self._log = log
         # Made by counting on from a random number: that is enough to tell requests apart.
@@ -155,6 +142,7 @@ class Gate:
         return guarded
 
     async def _admit(self, request: IncomingRequest, route: Route) -> None:
+        limits = []
         if route.role is not None:
             header = request.first.get(b"authorization")
             user = self._authenticator.recall(header) if header else None
@@ -164,26 +152,18 @@ class Gate:
                 raise unauthorized("name and password by HTTP Basic, or a valid token, are needed")
             if user.role < route.role:
                 raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
-            if user.requests_per_second > 0 and not self._admits(user):
-                raise Refused(
-                    HTTPStatus.TOO_MANY_REQUESTS,
-                    f"more than the allowed {user.requests_per_second} requests a second",
-                    {b"Retry-After": b"1"},
-                )
+            if user.requests_per_second > 0:
+                limits.append(Limit(f"user:{user.id}", user.requests_per_second))
             request.scope[_ASKER] = user  # type: ignore[literal-required]
-        if route.limit is not None and not self._limits[route.limit].admits():
+        if route.limit in self._limits:
+            limits.append(self._limits[route.limit])
+        if limits and (over := await self._shared.over_limit(limits)) is not None:
+            kind = f" {over.name}" if over.name in self._limits else ""
             raise Refused(
                 HTTPStatus.TOO_MANY_REQUESTS,
-                f"more than the allowed {route.limit} requests a second",
+                f"more than the allowed {over.per_second}{kind} requests a second",
                 {b"Retry-After": b"1"},
             )
-
-    def _admits(self, user: User) -> bool:
-        per_second, limit = self._user_limits.get(user.id, (0, None))
-        if limit is None or per_second != user.requests_per_second:
-            limit = RateLimit(user.requests_per_second, self._clock)
-            self._user_limits[user.id] = (user.requests_per_second, limit)
-        return limit.admits()
 
     def _next_id(self) -> str:
         return f"{self._id_prefix}{next(self._id_numbers):012x}"

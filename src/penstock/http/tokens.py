@@ -1,4 +1,4 @@
-"""Bearer tokens: JSON Web Tokens, signed with a key that is this server's alone.
+"""Bearer tokens: JSON Web Tokens, signed with a key that only the servers of one store have.
 
 A token names its user and the stamp of the password it was given for, and nothing else: what the
 user may do is looked up each time. So a token can neither outlive its password nor keep a role.
@@ -6,23 +6,21 @@ user may do is looked up each time. So a token can neither outlive its password 
 
 from __future__ import annotations
 
-import os
 import secrets
-import stat
-from pathlib import Path
 
 import jwt
 import msgspec
 
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
-from penstock.errors import CorruptLog, StorageError
-from penstock.http.private_file import write_private
+from penstock.errors import CorruptLog
+from penstock.http.shared_value import SharedValue
 from penstock.http.user import User
+from penstock.storage.shared import Shared
 
-__all__ = ["Claims", "Tokens", "open_key"]
+__all__ = ["Claims", "Tokens", "open_tokens"]
 
-KEY_FILE = "token.key"
+KEY_NAME = "token.key"
 KEY_BYTES = 32
 # The only one that is accepted, whatever a token says of itself.
 ALGORITHM = "HS256"
@@ -43,7 +41,7 @@ class Tokens:
     """Issues tokens, and tells its own from all others."""
 
     def __init__(self, key: bytes, *, lifetime_seconds: float, clock: Clock) -> None:
-        self._key = key
+        self.key = key
         self._lifetime_ns = int(lifetime_seconds * NANOSECONDS)
         self._clock = clock
 
@@ -52,17 +50,17 @@ class Tokens:
         # Rounded up, so that even a short life is not over before it began.
         expires = -(-(now_ns + self._lifetime_ns) // NANOSECONDS)
         claims = Claims(sub=user.id, stamp=user.stamp, iat=now_ns // NANOSECONDS, exp=expires)
-        return jwt.encode(msgspec.structs.asdict(claims), self._key, ALGORITHM)
+        return jwt.encode(msgspec.structs.asdict(claims), self.key, ALGORITHM)
 
     def read(self, token: str) -> Claims | None:
-        """None unless this server signed it and it has not expired."""
+        """None unless it was signed with this key and it has not expired."""
         if len(token) > MAX_CHARACTERS:
             return None
         try:
             # The clock is ours, so the library must not look at its own.
             content = jwt.decode(
                 token,
-                self._key,
+                self.key,
                 [ALGORITHM],
                 options={"verify_exp": False, "verify_iat": False, "verify_nbf": False},
             )
@@ -75,46 +73,35 @@ class Tokens:
         return self._clock.now_ns() >= expires * NANOSECONDS
 
 
-def open_key(directory: Path | None) -> bytes:
-    """The key of a data directory, made if there is none. Without a directory it is a new one.
+async def open_tokens(shared: Shared, *, lifetime_seconds: float, clock: Clock) -> Tokens:
+    """With the key that the servers of a store share, made if there is none.
 
-    Raises `StorageError` when others could read or change the file, `CorruptLog` when it holds no
-    key. It is never overwritten.
+    Raises `StorageError`, also when others could read or change a file that holds it, `CorruptLog`
+    when there is no key in it. It is never overwritten.
     """
-    if directory is None:
-        return secrets.token_bytes(KEY_BYTES)
-    path = directory / KEY_FILE
-    try:
-        try:
-            return _read(path)
-        except FileNotFoundError:
-            key = secrets.token_bytes(KEY_BYTES)
-            write_private(path, key.hex().encode() + b"\n")
-            return key
-    except OSError as exc:
-        raise StorageError(f"{path} cannot be used: {exc.strerror}") from exc
+    tokens = Tokens(b"", lifetime_seconds=lifetime_seconds, clock=clock)
+
+    def take(key: bytes) -> None:
+        tokens.key = key
+
+    key = SharedValue(shared, KEY_NAME, b"", decode=_decode, encode=_encode, taken=take)
+    await key.open(lambda known: known or secrets.token_bytes(KEY_BYTES))
+    return tokens
 
 
-def _read(path: Path) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not stat.S_ISREG(mode):
-            raise CorruptLog(f"{path} is no plain file: remove it, and a new key is made")
-        if stat.S_IMODE(mode) & 0o077:
-            raise StorageError(
-                f"{path} signs the tokens, and its mode {stat.S_IMODE(mode):o} lets others at it: "
-                "make it 600; or, if somebody may have seen it, remove it, and a new key is made "
-                "with which all tokens become void"
-            )
-        content = file.read(4 * KEY_BYTES)
+def _encode(key: bytes) -> bytes:
+    return key.hex().encode() + b"\n"
+
+
+def _decode(content: bytes, place: str) -> bytes:
     try:
         key = bytes.fromhex(content.decode("ascii"))
     except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
         raise CorruptLog(
-            f"{path} holds no key: restore it; or remove it, and a new key is made with which all "
+            f"{place} holds no key: restore it; or remove it, and a new key is made with which all "
             "tokens become void",
-            file=str(path),
+            file=place,
         )
     return key

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 
@@ -12,28 +11,57 @@ from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
 from penstock.errors import Conflict, InvalidArgument, InvalidName, UserExists, UserNotFound
 from penstock.http.passwords import Passwords, hash_password, is_password
+from penstock.http.shared_value import SharedValue
 from penstock.http.user import Role, User, canonical, new_id, new_stamp
-from penstock.http.user_file import FILE_NAME, UserFile, UserRecords
+from penstock.http.user_records import NAME, UserRecords, decode_users, encode_users
 from penstock.settings import Settings
+from penstock.storage.shared import Shared
 
 __all__ = ["Users", "open_users"]
 
-MAX_USERS = 10_000  # the file is written as a whole
+MAX_USERS = 10_000  # they are written as a whole
 _EMAIL = re.compile(r"[^@\s:]{1,64}@[^@\s:]{1,189}")
 
 
 class Users:
-    """Looked up by name and by id. A change is on the disk before it counts, and is all or nothing.
+    """Looked up by name and by id. Made empty; `open_users` opens them.
+
+    All servers of a store have the same ones. A change is stored before it counts, and is all or
+    nothing; of two that exclude each other, one is refused, whichever servers they came to.
 
     Of two users of one name, one of the settings and one that was added, the former is meant.
     """
 
-    def __init__(self, file: UserFile, passwords: Passwords, records: UserRecords) -> None:
-        """``records`` are what the file holds."""
-        self._file = file
+    def __init__(self, shared: Shared, passwords: Passwords) -> None:
         self._passwords = passwords
-        self._changing = asyncio.Lock()
-        self._take(records)
+        self._shared = SharedValue(
+            shared,
+            NAME,
+            UserRecords(),
+            decode=decode_users,
+            encode=encode_users,
+            taken=self._index,
+        )
+        self._index(self._shared.value)
+
+    async def open(self, settings: Settings, *, has_others: bool) -> None:
+        """See `open_users`."""
+
+        def first(known: UserRecords) -> UserRecords:
+            records = _with_settings(known, settings)
+            if has_others:
+                _check_defaults(known, records, settings)
+            return records
+
+        await self._shared.open(first)
+
+    async def refresh(self) -> None:
+        """Know whom other servers have added until now."""
+        await self._shared.refresh()
+
+    @property
+    def _records(self) -> UserRecords:
+        return self._shared.value
 
     def get(self, username: str) -> User | None:
         return self._by_name.get(canonical(username))
@@ -81,10 +109,13 @@ class Users:
             requests_per_second=requests_per_second,
             name=name,
         )
-        async with self._changing:
+
+        def add(records: UserRecords) -> UserRecords:
             permit()
             self._check_free(username)  # somebody may have been faster
-            await self._replace(stored=(*self._records.stored, user))
+            return msgspec.structs.replace(records, stored=(*records.stored, user))
+
+        await self._shared.change(add)
         return user
 
     async def remove(self, username: str) -> User:
@@ -92,14 +123,19 @@ class Users:
 
         Raises `UserNotFound`, or `InvalidArgument` for a user of the settings.
         """
-        async with self._changing:
+        removed = []
+
+        def remove(records: UserRecords) -> UserRecords:
             user = self._changeable(username)
-            others = [one for one in self._records.stored if one is not user]
-            await self._replace(
-                stored=[_without(one, user.id) for one in others],
-                configured=[_without(one, user.id) for one in self._records.configured],
+            removed.append(user)
+            others = [one for one in records.stored if one is not user]
+            return UserRecords(
+                stored=tuple(_without(one, user.id) for one in others),
+                configured=tuple(_without(one, user.id) for one in records.configured),
             )
-        return user
+
+        await self._shared.change(remove)
+        return removed[-1]
 
     async def set_password(self, user: User, password: str) -> User:
         """Whatever the old one granted is void from then on.
@@ -108,12 +144,17 @@ class Users:
         """
         self._changeable(user.username)
         hashed = await self._passwords.hash(password)
-        async with self._changing:
+        changed = user
+
+        def replace(records: UserRecords) -> UserRecords:
+            nonlocal changed
             current = self._changeable(user.username)
             if current.stamp != user.stamp:
                 raise UserNotFound(f"{user.username!r} has been changed by somebody else meanwhile")
             changed = msgspec.structs.replace(current, password_hash=hashed, stamp=new_stamp())
-            await self._put(changed)
+            return _put(records, changed)
+
+        await self._shared.change(replace)
         return changed
 
     async def alter(
@@ -137,12 +178,17 @@ class Users:
             changes["role"] = role
         if requests_per_second is not None:
             changes["requests_per_second"] = requests_per_second
-        async with self._changing:
+        changed = user
+
+        def alter(records: UserRecords) -> UserRecords:
+            nonlocal changed
             current = self._changeable(username)
             if current.id != user.id:
                 raise UserNotFound(f"{username!r} has been removed, and is another user now")
             changed = msgspec.structs.replace(current, **changes)
-            await self._put(changed)
+            return _put(records, changed)
+
+        await self._shared.change(alter)
         return changed
 
     async def wait_for(self, user: User, others: Sequence[User]) -> User:
@@ -150,14 +196,18 @@ class Users:
 
         Raises `InvalidDependency` for a cycle, and says it, or `UserNotFound`.
         """
-        async with self._changing:
+        changed = user
+
+        def wait(records: UserRecords) -> UserRecords:
+            nonlocal changed
             current = self.find(user.id)
             added = dict.fromkeys(self.find(one.id).id for one in others)
             after = tuple(dict.fromkeys([*current.after, *added]))
             self._check_order(current, after)
             changed = msgspec.structs.replace(current, after=after)
-            if changed != current:
-                await self._put(changed)
+            return _put(records, changed)
+
+        await self._shared.change(wait)
         return changed
 
     def _check_order(self, user: User, after: Iterable[str]) -> None:
@@ -181,45 +231,47 @@ class Users:
             raise InvalidArgument(f"{username!r} comes from the settings: change it there")
         return user
 
-    async def _put(self, user: User) -> None:
-        def put(users: Iterable[User]) -> list[User]:
-            return [user if one.id == user.id else one for one in users]
-
-        await self._replace(put(self._records.stored), put(self._records.configured))
-
-    async def _replace(
-        self, stored: Iterable[User], configured: Iterable[User] | None = None
-    ) -> None:
-        records = UserRecords(
-            stored=tuple(stored),
-            configured=self._records.configured if configured is None else tuple(configured),
-        )
-        await asyncio.to_thread(self._file.write, records)
-        self._take(records)
-
-    def _take(self, records: UserRecords) -> None:
+    def _index(self, records: UserRecords) -> None:
         users = (*records.stored, *records.configured)
-        self._records = records
         self._by_name = {canonical(user.username): user for user in users}
         self._by_id = {user.id: user for user in self._by_name.values()}
 
 
-def open_users(settings: Settings, passwords: Passwords) -> Users:
-    """The users of a server; they are in its data directory, if it has one.
+async def open_users(
+    settings: Settings, passwords: Passwords, shared: Shared, *, has_others: bool = False
+) -> Users:
+    """``has_others`` if there may be other servers.
 
-    Raises `CorruptLog`, `NewerFormat` or `StorageError`.
+    Raises `InvalidArgument` for default passwords that others have replaced, and `CorruptLog`,
+    `NewerFormat` or another `StorageError`.
     """
-    directory = settings.directory
-    file = UserFile(directory / FILE_NAME if directory is not None else None)
-    known = file.read()
+    users = Users(shared, passwords)
+    await users.open(settings, has_others=has_others)
+    return users
+
+
+def _with_settings(known: UserRecords, settings: Settings) -> UserRecords:
     configured = (
         _configured(settings.user_username, settings.user_password, Role.USER, known),
         _configured(settings.admin_username, settings.admin_password, Role.ADMIN, known),
     )
-    records = UserRecords(stored=known.stored, configured=configured)
-    if records != known:
-        file.write(records)
-    return Users(file, passwords, records)
+    return msgspec.structs.replace(known, configured=configured)
+
+
+def _check_defaults(known: UserRecords, new: UserRecords, settings: Settings) -> None:
+    """This server may be on loopback, but others of the store need not be."""
+    is_default = {
+        Role.USER: settings.has_default_user_password,
+        Role.ADMIN: settings.has_default_admin_password,
+    }
+    before = {user.role for user in known.configured}
+    for user in new.configured:
+        if is_default[user.role] and user.role in before and user not in known.configured:
+            raise InvalidArgument(
+                f"another server of this store has set the password of the role {user.role.name}, "
+                "and the default one would replace it for all: set PENSTOCK_USER_PASSWORD and "
+                "PENSTOCK_ADMIN_PASSWORD as there"
+            )
 
 
 def _configured(username: str, password: str, role: Role, known: UserRecords) -> User:
@@ -237,6 +289,13 @@ def _configured(username: str, password: str, role: Role, known: UserRecords) ->
         stamp=new_stamp(),
         role=role,
     )
+
+
+def _put(records: UserRecords, user: User) -> UserRecords:
+    def put(users: Iterable[User]) -> tuple[User, ...]:
+        return tuple(user if one.id == user.id else one for one in users)
+
+    return UserRecords(stored=put(records.stored), configured=put(records.configured))
 
 
 def _without(user: User, id: str) -> User:

@@ -10,8 +10,9 @@ import msgspec
 from penstock.core.config import QueueConfig
 from penstock.core.message import Message
 from penstock.storage.base import Store
+from penstock.storage.shared import Shared
 
-__all__ = ["HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
+__all__ = ["HotShared", "HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True):
@@ -40,7 +41,8 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """All of a queue but its messages, as of one moment.
 
     `at` orders the states of a queue: the later one has the larger. `letters` is the same of its
-    dead letters, if it has any.
+    dead letters, if it has any. `is_told` if its messages are the events of another queue, which
+    the store publishes itself.
     """
 
     name: str
@@ -55,6 +57,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     pins: list[bytes]
     readers: list[ReaderState]
     letters: QueueState | None = None
+    is_told: bool = False
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
@@ -67,8 +70,19 @@ class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     archived: dict[str, int]
 
 
+class HotShared(Shared, Protocol):
+    """What servers share, where the documents may be in the archive."""
+
+    async def announce(self, name: str) -> None:
+        """Tell who follows a document that it was changed."""
+        ...
+
+
 class HotStore(Store, Protocol):
     """A store that can tell and take back all that it knows."""
+
+    @property
+    def shared(self) -> HotShared: ...
 
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""
@@ -85,6 +99,10 @@ class HotStore(Store, Protocol):
         settled or was lost leaves a gap. The dead letters of the queue are another call. False,
         and nothing is touched, if the queue is there.
         """
+        ...
+
+    async def drop(self, queue: str) -> None:
+        """Delete it alone, whatever it is, so that it can be restored."""
         ...
 
     async def tick(self) -> None:

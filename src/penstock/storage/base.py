@@ -20,6 +20,7 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
 from penstock.storage.block import Chunk
+from penstock.storage.shared import Shared
 
 __all__ = [
     "Ack",
@@ -173,6 +174,11 @@ class Store(Protocol):
     @property
     def problem(self) -> str | None:
         """Why writes are refused, if they are."""
+        ...
+
+    @property
+    def shared(self) -> Shared | None:
+        """What its servers share besides messages; None where it has only one server."""
         ...
 
     async def define(self, change: Change) -> None:

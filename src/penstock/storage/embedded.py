@@ -120,6 +120,10 @@ class EmbeddedStore:
     def problem(self) -> str | None:
         return "the store was closed" if self._closed else self._journal.problem
 
+    @property
+    def shared(self) -> None:
+        return None
+
     def _now(self) -> int:
         if self._closed:
             raise StorageClosed("the store was closed: open it again")

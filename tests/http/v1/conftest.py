@@ -57,7 +57,7 @@ class Server:
         self._loop = asyncio.get_running_loop()
         async with Broker(await open_store("memory:")) as broker:
             self.broker = broker
-            app = create_app(broker, Settings(data="memory:"))
+            app = await create_app(broker, Settings(data="memory:"))
             config = uvicorn.Config(app, **{**server_options(), "log_level": "critical"})
             self._uvicorn = uvicorn.Server(config)
             self._ready.set()

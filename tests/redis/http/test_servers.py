@@ -48,7 +48,10 @@ def test_while_redis_is_away_requests_are_answered_503_and_then_go_on(tmp_path: 
         )
         redis.start()
         store = ("--store", f"unix://{redis.unix_socket_path}")
-        with running(str(tmp_path / "data"), tmp_path / "log", *store) as server:
+        # With a limit for pushes, which are counted there, and none for pops
+        limited = {"PENSTOCK_PUSH_PER_SECOND": "1000"}
+        log = tmp_path / "log"
+        with running("memory:", log, *store, environment=limited) as server:
             user = server.client("user", "password")
             answer = user.push("jobs")
             assert answer.status == 200, answer.body

@@ -5,13 +5,15 @@ is a subscription of that queue with a callback; its name begins with the user's
 for others, each of its subscriptions comes after each of theirs: what one of those does not match
 it has passed, so a message waits for exactly the ones that receive it too.
 
-Who waits for whom is in the users' file, subscriptions are in the queue, and no single write covers
-both. So the order of steps matters:
+Who waits for whom is with the users, subscriptions are in the queue, and no single write covers
+both; and other servers may do the same at this moment. So the order of steps matters:
 
-- A new subscription has no callback at first. Then those that must wait for it are told to, then it
-  skips what was published meanwhile, and then it gets its callback. Nothing is delivered on it
-  before all of that has happened, so nobody can overtake it.
-- Whatever a crash leaves undone was never answered. `open` completes or removes it.
+- A new subscription has no callback at first. Then it is looked who is there, which of two servers
+  that do so at once at least one sees both of; those that must wait for it are told to, and it for
+  those that it must wait for; then it skips what was published meanwhile, and then it gets its
+  callback. Nothing is delivered on it before all of that has happened, so nobody can overtake it.
+- Whatever a crash leaves undone was never answered. `open` completes or removes it. If that is what
+  another server is just about to make, that one begins again.
 """
 
 from __future__ import annotations
@@ -33,9 +35,11 @@ from penstock.core.message import NewMessage
 from penstock.errors import (
     Conflict,
     InvalidArgument,
+    InvalidDependency,
     PenstockError,
     QueueExists,
     QueueNotFound,
+    SubscriptionExists,
     SubscriptionNotFound,
     UserNotFound,
 )
@@ -74,13 +78,15 @@ class Topics:
             except (QueueNotFound, Conflict):
                 return  # whoever needs it makes it, or is told
             subscriptions = await self._subscriptions()
+            await self._users.refresh()
             for name, config in list(subscriptions.items()):
                 if config.callback is None or self._owner(name) is None:
-                    await self._broker.delete_subscription(self._queue, name)
+                    await self._end(name)
                     del subscriptions[name]
                 else:
                     changes = self._limits(config.callback.url)
-                    await self._broker.alter_subscription(self._queue, name, **changes)
+                    with suppress(SubscriptionNotFound):
+                        await self._broker.alter_subscription(self._queue, name, **changes)
             await self._link(subscriptions, subscriptions)
 
     async def publish(self, topic: str, content: bytes) -> None:
@@ -111,18 +117,16 @@ class Topics:
         SubscriptionConfig(**limits).check()
         await self._make()
         async with self._changing:
-            owner = self._users.by_id(user.id)
-            if owner is None:
-                raise UserNotFound("the user has just been removed")
-            subscriptions = await self._subscriptions()
-            config = subscriptions.get(name)
-            if config is None or config.callback is None:
-                secret = await self._begin(owner, name, expression, limits, subscriptions)
-            else:
-                secret = await self._broker.alter_subscription(
-                    self._queue, name, paused=False, **limits
-                )
-        return name, secret
+            while True:
+                config = (await self._subscriptions()).get(name)
+                try:
+                    if config is None or config.callback is None:
+                        return name, await self._begin(user.id, name, expression, limits)
+                    return name, await self._broker.alter_subscription(
+                        self._queue, name, paused=False, **limits
+                    )
+                except SubscriptionNotFound:
+                    continue  # another server has just removed it
 
     async def unsubscribe(self, user: User, topic: str | None, filter: str | None) -> None:
         """Raises `SubscriptionNotFound`."""
@@ -143,7 +147,7 @@ class Topics:
                 subscriptions = await self._subscriptions()
             except QueueNotFound:
                 return  # nobody has subscribed yet
-            await self._link(_of(changed, subscriptions), subscriptions)
+            await self._link(_of(changed.id, subscriptions), subscriptions)
 
     async def forget(self, user: User) -> None:
         """A user is gone: nobody is called for it, and nobody waits for it."""
@@ -152,8 +156,8 @@ class Topics:
                 subscriptions = await self._subscriptions()
             except QueueNotFound:
                 return
-            for name in _of(user, subscriptions):
-                await self._broker.delete_subscription(self._queue, name)
+            for name in _of(user.id, subscriptions):
+                await self._end(name)
 
     # The queue.
 
@@ -182,33 +186,42 @@ class Topics:
                     f"queue {self._queue!r} is in use by others, as its subscription "
                     "'default' shows: set PENSTOCK_TOPICS_QUEUE to another name"
                 )
-            await self._broker.delete_subscription(self._queue, DEFAULT_SUBSCRIPTION)
+            await self._end(DEFAULT_SUBSCRIPTION)
         await self._broker.alter_queue(self._queue, max_messages=self._settings.topics_size)
         self._is_open = True
 
     # Subscriptions.
 
     async def _begin(
-        self, owner: User, name: str, expression: str, limits: dict[str, Any], known: Configs
+        self, owner_id: str, name: str, expression: str, limits: dict[str, Any]
     ) -> str | None:
         """A new subscription, whose secret it returns; or none, if any step fails."""
-        if name not in known:
-            if len(_of(owner, known)) >= MAX_SUBSCRIPTIONS:
-                raise Conflict(
-                    f"a consumer may have {MAX_SUBSCRIPTIONS} subscriptions: end one of them first"
-                )
-            after = self._parents(owner, known)
-            known[name] = SubscriptionConfig(filter=expression, after=after)
-            await self._broker.create_subscription(self._queue, name, known[name])
+        known = await self._subscriptions()
+        if name not in known and len(_of(owner_id, known)) >= MAX_SUBSCRIPTIONS:
+            raise Conflict(
+                f"a consumer may have {MAX_SUBSCRIPTIONS} subscriptions: end one of them first"
+            )
+        with suppress(SubscriptionExists):  # half made, here or at another server
+            await self._broker.create_subscription(self._queue, name, filter=expression)
         try:
-            await self._link(self._followers(owner, known), known)
+            subscriptions = await self._subscriptions()
+            await self._users.refresh()
+            owner = self._users.by_id(owner_id)
+            if owner is None:
+                raise UserNotFound("the user has just been removed")
+            await self._link([name, *self._followers(owner, subscriptions)], subscriptions)
             await self._broker.seek(self._queue, "latest", name)
             return await self._broker.alter_subscription(self._queue, name, **limits)
         except PenstockError:
-            # Others may wait for it already, and nobody reads it.
-            with suppress(PenstockError):
-                await self._broker.delete_subscription(self._queue, name)
+            # Others may wait for it already, and nobody reads it, unless another server made it.
+            with suppress(PenstockError, KeyError):
+                if (await self._subscriptions())[name].callback is None:
+                    await self._end(name)
             raise
+
+    async def _end(self, name: str) -> None:
+        with suppress(SubscriptionNotFound):  # another server was faster
+            await self._broker.delete_subscription(self._queue, name)
 
     async def _subscriptions(self) -> Configs:
         """Those of users, also of users who are gone. Raises `QueueNotFound`."""
@@ -242,19 +255,24 @@ class Topics:
         ]
 
     async def _link(self, names: Iterable[str], subscriptions: Configs) -> None:
-        """Have each of them wait for whom it should."""
+        """Have each of them wait for whom it should, as far as it is there."""
         for name in names:
             owner = self._owner(name)
-            if owner is None:
-                continue
-            after = self._parents(owner, subscriptions)
-            if subscriptions[name].after != after:
-                await self._broker.alter_subscription(self._queue, name, after=after)
-                subscriptions[name] = msgspec.structs.replace(subscriptions[name], after=after)
+            while owner is not None and name in subscriptions:
+                after = self._parents(owner, subscriptions)
+                if subscriptions[name].after == after:
+                    break
+                try:
+                    await self._broker.alter_subscription(self._queue, name, after=after)
+                    break
+                except (SubscriptionNotFound, InvalidDependency):
+                    known, subscriptions = subscriptions, await self._subscriptions()
+                    if subscriptions.keys() == known.keys():
+                        raise  # not because another server has just removed one of them
 
 
-def _of(user: User, subscriptions: Configs) -> list[str]:
-    return [name for name in subscriptions if _owner_id(name) == user.id]
+def _of(user_id: str, subscriptions: Configs) -> list[str]:
+    return [name for name in subscriptions if _owner_id(name) == user_id]
 
 
 def _name(user: User, topic: str | None, filter: str | None) -> str:

@@ -1,8 +1,9 @@
 """What is in MongoDB: a collection for each queue and for its dead letters, and one of definitions.
 
-The names of queues have no dot, so ``penstock.queues`` and ``penstock.archive`` are nobody's. The
-record of a queue is its documents, each by its own index, and its state: see `QueueState`. Every
-document carries the salt of its queue, which tells a queue from an earlier one of the same name.
+The names of queues have no dot, so ``penstock.queues``, ``penstock.archive`` and
+``penstock.documents`` (see `ArchivedShared`) are nobody's. The record of a queue is its documents,
+each by its own index, and its state: see `QueueState`. Every document carries the salt of its
+queue, which tells a queue from an earlier one of the same name.
 """
 
 from __future__ import annotations
@@ -44,24 +45,24 @@ class Archive:
     """All operations on the record. Each raises `StoreUnavailable` while MongoDB is away."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
         self._has_indexes: dict[str, object] = {}
         self._expires_by_itself: bool | None = None
 
     @property
     def problem(self) -> str | None:
-        return self._connection.problem
+        return self.connection.problem
 
     async def ping(self) -> None:
-        await self._connection.command("ping")
+        await self.connection.command("ping")
 
     async def close(self) -> None:
-        await self._connection.close()
+        await self.connection.close()
 
     async def identity(self, proposed: str) -> str:
         """Which archive this is: the text that was proposed first."""
-        collection = self._connection.collection(_IDENTITY)
-        with self._connection.asking():
+        collection = self.connection.collection(_IDENTITY)
+        with self.connection.asking():
             try:
                 await collection.insert_one({"_id": "identity", "value": proposed})
             except failures.DuplicateKeyError:
@@ -78,15 +79,15 @@ class Archive:
             return
         await self._make_indexes(queue)
         try:
-            with self._connection.asking():
-                await self._connection.collection(queue).insert_many(documents, ordered=False)
+            with self.connection.asking():
+                await self.connection.collection(queue).insert_many(documents, ordered=False)
         except failures.BulkWriteError as exc:
             _check_duplicates(queue, exc)
 
     async def _make_indexes(self, queue: str) -> None:
         if queue not in self._has_indexes:
-            with self._connection.asking():
-                await self._connection.collection(queue).create_index(
+            with self.connection.asking():
+                await self.connection.collection(queue).create_index(
                     [("salt", 1), ("index", 1)], unique=True
                 )
             self._has_indexes[queue] = None
@@ -94,15 +95,15 @@ class Archive:
     async def missing(self, queue: str, ids: Iterable[str]) -> list[str]:
         """Which of these messages have no document."""
         wanted = list(ids)
-        with self._connection.asking():
-            cursor = self._connection.collection(queue).find({"_id": {"$in": wanted}}, {"_id": 1})
+        with self.connection.asking():
+            cursor = self.connection.collection(queue).find({"_id": {"$in": wanted}}, {"_id": 1})
             found = {document["_id"] async for document in cursor}
         return [id for id in wanted if id not in found]
 
     async def newest(self, queue: str, salt: int) -> Message | None:
         """The one with the highest index."""
-        with self._connection.asking():
-            cursor = self._connection.collection(queue).find({"salt": salt})
+        with self.connection.asking():
+            cursor = self.connection.collection(queue).find({"salt": salt})
             found = await cursor.sort("index", -1).limit(1).to_list()
         return to_message(queue, found[0]) if found else None
 
@@ -115,8 +116,8 @@ class Archive:
             condition: Document = {"salt": salt, "index": {"$gt": at}}
             if stop is not None:
                 condition["index"]["$lt"] = stop
-            with self._connection.asking():
-                cursor = self._connection.collection(queue).find(condition)
+            with self.connection.asking():
+                cursor = self.connection.collection(queue).find(condition)
                 found = await cursor.sort("index", 1).limit(_CHUNK).to_list()
             if found:
                 yield [to_message(queue, document) for document in found]
@@ -127,49 +128,49 @@ class Archive:
     async def consumed(self, queue: str, salt: int, limit: int) -> list[Document]:
         """The oldest that are."""
         condition = {"salt": salt, "consumed": True}
-        with self._connection.asking():
-            cursor = self._connection.collection(queue).find(condition)
+        with self.connection.asking():
+            cursor = self.connection.collection(queue).find(condition)
             return await cursor.sort("index", 1).limit(limit).to_list()
 
     async def update(self, queue: str, changes: Sequence[Any]) -> None:
         """Many updates at once."""
         if changes:
-            with self._connection.asking():
-                await self._connection.collection(queue).bulk_write(changes, ordered=False)
+            with self.connection.asking():
+                await self.connection.collection(queue).bulk_write(changes, ordered=False)
 
     async def remove(self, queue: str, conditions: Sequence[Document]) -> None:
         for condition in conditions:
-            with self._connection.asking():
-                await self._connection.collection(queue).delete_many(condition)
+            with self.connection.asking():
+                await self.connection.collection(queue).delete_many(condition)
 
     # Definitions and progress.
 
     async def states(self) -> list[QueueState]:
-        with self._connection.asking():
-            cursor = self._connection.collection(_QUEUES).find(_KEPT, {"state": 1})
+        with self.connection.asking():
+            cursor = self.connection.collection(_QUEUES).find(_KEPT, {"state": 1})
             return [_decode(document["state"]) async for document in cursor.sort("_id", 1)]
 
     async def names(self) -> set[str]:
         """Of all queues that are not being deleted."""
-        with self._connection.asking():
-            cursor = self._connection.collection(_QUEUES).find(_KEPT, {"_id": 1})
+        with self.connection.asking():
+            cursor = self.connection.collection(_QUEUES).find(_KEPT, {"_id": 1})
             return {document["_id"] async for document in cursor}
 
     async def state(self, queue: str) -> QueueState | None:
-        with self._connection.asking():
-            found = await self._connection.collection(_QUEUES).find_one({"_id": queue})
+        with self.connection.asking():
+            found = await self.connection.collection(_QUEUES).find_one({"_id": queue})
         return None if found is None else _decode(found["state"])
 
     async def salt(self, queue: str) -> int | None:
         """Of the queue whose record this is; None if it has none."""
-        with self._connection.asking():
-            found = await self._connection.collection(_QUEUES).find_one({"_id": queue}, {"salt": 1})
+        with self.connection.asking():
+            found = await self.connection.collection(_QUEUES).find_one({"_id": queue}, {"salt": 1})
         return None if found is None else found["salt"]
 
     async def saved_at(self, queue: str) -> tuple[int | None, bool]:
         """The moment of the state in the record, and whether the queue is being deleted."""
-        with self._connection.asking():
-            found = await self._connection.collection(_QUEUES).find_one(
+        with self.connection.asking():
+            found = await self.connection.collection(_QUEUES).find_one(
                 {"_id": queue}, {"at": 1, "deleting": 1}
             )
         return (None, False) if found is None else (found["at"], found.get("deleting", False))
@@ -185,31 +186,31 @@ class Archive:
             "subscriptions": [reader.name for reader in state.readers],
             "state": _encode(state),
         }
-        with self._connection.asking():
-            await self._connection.collection(_QUEUES).replace_one(
+        with self.connection.asking():
+            await self.connection.collection(_QUEUES).replace_one(
                 {"_id": state.name}, document, upsert=True
             )
 
     async def condemn(self, queue: str) -> None:
         """The queue is about to be deleted: it must not be rebuilt. Undone by `save`."""
-        with self._connection.asking():
-            await self._connection.collection(_QUEUES).update_one(
+        with self.connection.asking():
+            await self.connection.collection(_QUEUES).update_one(
                 {"_id": queue}, {"$set": {"deleting": True}}
             )
 
     async def condemned(self) -> list[str]:
-        with self._connection.asking():
-            cursor = self._connection.collection(_QUEUES).find({"deleting": True}, {"_id": 1})
+        with self.connection.asking():
+            cursor = self.connection.collection(_QUEUES).find({"deleting": True}, {"_id": 1})
             return [document["_id"] async for document in cursor]
 
     async def forget(self, queue: str) -> None:
         """The queue was deleted. Its definition last: while it is there, this is done again."""
         for name in (queue, queue + DEAD_LETTER_SUFFIX):
-            with self._connection.asking():
-                await self._connection.collection(name).drop()
+            with self.connection.asking():
+                await self.connection.collection(name).drop()
             self._has_indexes.pop(name, None)
-        with self._connection.asking():
-            await self._connection.collection(_QUEUES).delete_one({"_id": queue})
+        with self.connection.asking():
+            await self.connection.collection(_QUEUES).delete_one({"_id": queue})
 
     # Time.
 
@@ -219,12 +220,12 @@ class Archive:
             if self._has_indexes.get(queue) == rule:
                 continue
             await self._make_indexes(queue)
-            collection = self._connection.collection(queue)
+            collection = self.connection.collection(queue)
             field, seconds, done = rule
             options: Document = {}
             if done:
                 options["partialFilterExpression"] = {"done": True}
-            with self._connection.asking():
+            with self.connection.asking():
                 for index in await (await collection.list_indexes()).to_list():
                     if "expireAfterSeconds" in index:
                         await collection.drop_index(index["name"])
@@ -238,7 +239,7 @@ class Archive:
         """Whether the server removes what is too old; one that says nothing of it does not."""
         if self._expires_by_itself is None:
             try:
-                status = await self._connection.command("serverStatus")
+                status = await self.connection.command("serverStatus")
             except StorageError:
                 if self.problem is not None:
                     raise

@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from pymongo import UpdateMany
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION
-from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.errors import StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
-from penstock.storage.mongo.documents import letter_document
+from penstock.storage.mongo.documents import letter_document, message_document
 
 __all__ = ["Mirror", "is_recorded", "source_of"]
 
@@ -38,7 +38,7 @@ SWEEP_SECONDS = 60.0
 _LOCK_SECONDS = 30.0
 _LOCK_AGAIN_SECONDS = 0.05
 _MOST_COUNTS = 100_000
-_LETTERS_AT_ONCE = 500
+_AT_ONCE = 500
 
 
 def is_recorded(queue: str) -> bool:
@@ -107,20 +107,27 @@ class Mirror:
             await self._copy(queue, again_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
-        """A queue and its record. One that is missing without this is rebuilt.
+        """A queue and its record, and its events. One that is missing without this is rebuilt.
 
         ``gone`` is set when another queue of this name may be made, and also when it failed.
         """
+        names = [change.queue]
         try:
-            async with self._alone(change.queue):
-                await self._archive.condemn(change.queue)
+            events = await self._archive.state(change.queue + EVENTS_SUFFIX)
+            if events is not None and events.is_told:
+                names.append(events.name)
+            async with AsyncExitStack() as alone:
+                for name in names:
+                    await alone.enter_async_context(self._alone(name))
+                    await self._archive.condemn(name)
                 try:
                     await self._hot.define(change)
                 finally:
                     gone.set()
                     # Whether it is gone now or not, the record follows.
-                    self._known.pop(change.queue, None)
-                    await self._copy(change.queue, None)
+                    for name in names:
+                        self._known.pop(name, None)
+                        await self._copy(name, None)
         finally:
             gone.set()
 
@@ -159,6 +166,8 @@ class Mirror:
             before = None
         counts = self._counts.pop(queue, {})
         try:
+            if state.is_told:
+                await self._copy_events(before, state)
             await self._archive.update(
                 queue, [*_marks(before, state, again_from), *_count_marks(state.salt, counts)]
             )
@@ -192,11 +201,18 @@ class Mirror:
             gone = {"salt": state.salt, "index": {"$lt": state.first}, "done": True}
             await self._archive.remove(queue, [gone])
 
+    async def _copy_events(self, before: QueueState | None, events: QueueState) -> None:
+        """They are nobody's publish, so their documents are made here."""
+        at = events.first if before is None else before.next
+        while at < events.next and (found := await self._hot.read(events.name, at, _AT_ONCE)):
+            await self._archive.insert(events.name, [message_document(one) for one in found])
+            at = found[-1].index + 1
+
     async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
         """New ones are added, those that were replayed, discarded or have expired removed."""
         at = 0 if before is None else before.next
         while at < letters.next:
-            found = await self._hot.read(letters.name, at, _LETTERS_AT_ONCE)
+            found = await self._hot.read(letters.name, at, _AT_ONCE)
             found = [letter for letter in found if letter.index < letters.next]
             if not found:
                 break

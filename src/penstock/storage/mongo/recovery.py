@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 
 from penstock.core.message import Message
-from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
@@ -61,7 +60,7 @@ class _Recovery:
             if now.salt != state.salt or not await self._has_lost(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
-            await self._hot.define(base.DeleteQueue(queue=state.name))
+            await self._hot.drop(state.name)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))

@@ -20,6 +20,7 @@ from typing import Literal, TypeVar
 
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -40,6 +41,7 @@ from penstock.storage.mongo.mirror import (
     source_of,
 )
 from penstock.storage.mongo.recovery import recover
+from penstock.storage.mongo.shared import ArchivedShared
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "ArchivedStore"]
@@ -64,6 +66,7 @@ class ArchivedStore:
         self._mode = mode
         self._writer = Writer(archive)
         self._mirror = Mirror(hot, archive)
+        self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
         self._turn = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
@@ -104,6 +107,10 @@ class ArchivedStore:
     def problem(self) -> str | None:
         return self._hot.problem or self._archive.problem
 
+    @property
+    def shared(self) -> ArchivedShared:
+        return self._shared
+
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
         async with self._turn:
@@ -120,6 +127,8 @@ class ArchivedStore:
             return
         self._mirror.touch(change.queue)
         await self._mirror.copy(source_of(change.queue))
+        if _asks_for_events(change):
+            await self._mirror.copy(change.queue + EVENTS_SUFFIX)
         if isinstance(change, base.PurgeQueue):
             await self._mirror.purge(change.queue)
 
@@ -366,3 +375,12 @@ class ArchivedStore:
             logger.error("the archive is behind: %s", exc)
         await self._hot.close()
         await self._archive.close()
+
+
+def _asks_for_events(change: base.Change) -> bool:
+    match change:
+        case base.CreateQueue():
+            return change.config.events
+        case base.AlterQueue():
+            return bool(change.changes.get("events"))
+    return False

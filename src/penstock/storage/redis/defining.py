@@ -14,7 +14,7 @@ import msgspec
 from penstock.core import definitions
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filters import compile_filter
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.message import to_nanoseconds
 from penstock.core.runs import Runs
 from penstock.errors import (
@@ -106,26 +106,38 @@ class Defining:
     async def _create_queue(self, change: base.CreateQueue) -> None:
         steps = self._steps
         name = definitions.check_queue(change.queue, change.config)
-        _check_settings(change.config)
         key = steps.keys.queue(name)
         if name.endswith(DEAD_LETTER_SUFFIX):
             if await steps.run("describe", key):
                 raise definitions.queue_exists(name)
             raise definitions.reserved_name()
-        salt = self._rng.getrandbits(_SALT_BITS)
-        own = self._new_queue(change.config, salt=salt)
-        letters = self._new_queue(QueueConfig(), salt=self._rng.getrandbits(_SALT_BITS))
-        letters += ["source", name, "source_salt", salt]
-        parts = [
-            *(own, self._new_reader(SubscriptionConfig())),
-            *(letters, self._new_reader(SubscriptionConfig(max_deliveries=None))),
-        ]
+        parts = self._whole_queue(name, change.config, self._new_reader(SubscriptionConfig()))
+        parts.append(self._events_queue(name) if change.config.events else False)
         # The name first: one that stands for nothing does no harm, a queue without one would.
-        async with steps.connection.asking() as redis:
-            await redis.sadd(steps.keys.queues, name)
+        await self._add_names(name, change.config)
         answer = await steps.run("create_queue", key, steps.time, _pack(parts))
         if answer[0] == b"exists":
             raise definitions.queue_exists(name)
+        if answer[0] == b"taken":
+            raise definitions.events_name_taken(name)
+
+    def _whole_queue(self, name: str, config: QueueConfig, default: Any, *more: Any) -> list[Any]:
+        """Fields of a queue, its default subscription or False, and the same of its letters."""
+        salt = self._rng.getrandbits(_SALT_BITS)
+        own = [*self._new_queue(config, salt=salt), *more]
+        letters = self._new_queue(QueueConfig(), salt=self._rng.getrandbits(_SALT_BITS))
+        letters += ["source", name, "source_salt", salt]
+        reader = self._new_reader(SubscriptionConfig(max_deliveries=None))
+        return [own, default, letters, reader]
+
+    def _events_queue(self, name: str) -> list[Any]:
+        """Of a queue. It has no subscription: retention would keep everything for that."""
+        return self._whole_queue(name + EVENTS_SUFFIX, QueueConfig(), False, "observed", name)
+
+    async def _add_names(self, name: str, config: QueueConfig) -> None:
+        names = [name, name + EVENTS_SUFFIX] if config.events else [name]
+        async with self._steps.connection.asking() as redis:
+            await redis.sadd(self._steps.keys.queues, *names)
 
     def _new_queue(self, config: QueueConfig, *, salt: int) -> list[Any]:
         id = self._rng.getrandbits(_ID_BITS)
@@ -138,35 +150,54 @@ class Defining:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             config = definitions.changed(definition.config, change.changes)
             config.check()
-            _check_settings(config)
+            if config.events and (definition.source or definition.observed):
+                raise definitions.no_events_of_its_own(change.queue)
             is_fifo_changed = config.fifo != definition.config.fifo
+            events = _pack(self._events_queue(change.queue)) if config.events else b""
             version = ["version", definition.next_version]
-            return ["1" if is_fifo_changed else "", *queue_fields(config), *version]
+            return ["1" if is_fifo_changed else "", events, *queue_fields(config), *version]
 
+        if change.changes.get("events") is True:
+            definition = await self._steps.definition(change.queue)
+            if not (definition.source or definition.observed):
+                await self._add_names(change.queue, QueueConfig(events=True))
         _, answer = await self._steps.take("alter_queue", change.queue, arguments)
+        if answer[0] == b"taken":
+            raise definitions.events_name_taken(change.queue)
         if answer[0] == b"fifo":
             raise InvalidArgument(
                 "fifo can only be changed while the queue is empty: purge it, or make a new queue"
             )
 
     async def _delete_queue(self, change: base.DeleteQueue) -> None:
-        steps = self._steps
-
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             if definition.source is not None:
                 raise ReservedQueue(
                     f"{change.queue!r} holds the dead letters of {definition.source!r}: purge it, "
                     "or delete that queue"
                 )
-            return []
+            if definition.observed is not None:
+                raise definitions.holds_events(change.queue, definition.observed)
+            return [""]
 
-        await steps.take("delete_queue", change.queue, arguments)
-        steps.forget(change.queue)
+        await self._steps.take("delete_queue", change.queue, arguments)
+        await self._forget(change.queue)
+
+    async def drop(self, queue: str) -> None:
+        """Whatever it is; see `HotStore`."""
+        with suppress(QueueNotFound):
+            await self._steps.take("delete_queue", queue, lambda definition: ["alone"])
+        await self._forget(queue)
+
+    async def _forget(self, queue: str) -> None:
+        steps = self._steps
+        steps.forget(queue)
         # Somebody may have made it anew already, so its name goes only if there is no such queue.
         async with steps.connection.asking() as redis:
-            await redis.srem(steps.keys.queues, change.queue)
-            if await redis.exists(steps.keys.queue(change.queue)):
-                await redis.sadd(steps.keys.queues, change.queue)
+            for name in (queue, queue + EVENTS_SUFFIX):
+                await redis.srem(steps.keys.queues, name)
+                if await redis.exists(steps.keys.queue(name)):
+                    await redis.sadd(steps.keys.queues, name)
 
     # Subscriptions.
 
@@ -325,13 +356,6 @@ class Defining:
             _, first, since = answer
             feed = Feed(key=name, filter=compile_filter(reader.config.filter))
             known = (first, await self._backfill(definition, feed, first, since) + known[1])
-
-
-def _check_settings(config: QueueConfig) -> None:
-    if config.events:
-        raise InvalidArgument(
-            "events are told by the embedded store alone: leave them out for a queue in Redis"
-        )
 
 
 def _check_same(before: QueueDefinition, now: QueueDefinition) -> None:

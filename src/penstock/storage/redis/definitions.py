@@ -57,7 +57,10 @@ class ReaderDefinition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueDefinition:
-    """A queue. `source` is the queue whose dead letters it holds, `message_salt` that of ids."""
+    """A queue. `source` is the queue whose dead letters it holds, `message_salt` that of ids.
+
+    `observed` is the queue whose events it holds.
+    """
 
     name: str
     key: str
@@ -66,6 +69,7 @@ class QueueDefinition:
     salt: int
     message_salt: int
     source: str | None
+    observed: str | None
     config: QueueConfig
     readers: dict[str, ReaderDefinition]
     feeds: list[Feed]
@@ -93,7 +97,7 @@ class QueueDefinition:
 
 def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
     """From what `describe.lua` answers."""
-    version, id, salt, source, source_salt, config, pending, found = answer
+    version, id, salt, source, source_salt, config, pending, observed, found = answer
     readers = [
         ReaderDefinition(
             name=reader.decode(),
@@ -122,6 +126,7 @@ def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
         salt=int(salt),
         message_salt=int(source_salt or salt),
         source=source.decode() if source else None,
+        observed=observed.decode() if observed else None,
         config=_queue_config(config),
         readers={reader.name: reader for reader in readers},
         feeds=feeds,
@@ -151,9 +156,13 @@ def _flag(value: bool) -> Field:
 
 def queue_fields(config: QueueConfig) -> list[Field]:
     """Name, value, name, value: the settings as scripts read them, and as they were given."""
+    # What is told takes the long way, as messages with an expiry do: the short one tells nothing.
+    long_way: list[Field] = ["expires", "1"] if config.events else []
     return [
+        *long_way,
         *("config", config_text(config)),
         *("fifo", _flag(config.fifo)),
+        *("events", _flag(config.events)),
         *("max_messages", _optional(config.max_messages)),
         *("max_bytes", _optional(config.max_bytes)),
         *("retention", _optional_time(config.retention_seconds)),

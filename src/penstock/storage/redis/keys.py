@@ -1,8 +1,8 @@
-"""How keys are named. All keys of a queue and of its dead letters are in one slot of a cluster."""
+"""How keys are named. A queue, its dead letters and its events are in one slot of a cluster."""
 
 from __future__ import annotations
 
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 
 __all__ = ["Keys"]
 
@@ -23,13 +23,26 @@ class Keys:
         """The archive whose record is all here; without it Redis has lost something, or all."""
         return f"{self.prefix}:archive"
 
+    @property
+    def limits(self) -> str:
+        """How many requests came in this second, by what is limited."""
+        return f"{self.prefix}:limits"
+
+    def document(self, name: str) -> str:
+        """The hash of something that servers share besides messages; see `Shared`."""
+        return f"{self.prefix}:document:{name}"
+
+    def document_news(self, name: str) -> str:
+        """The channel that says when it was changed."""
+        return f"{self.document(name)}:news"
+
     def lock(self, name: str) -> str:
         """Held by the server that does what one of them must do alone."""
         return f"{self.prefix}:lock:{name}"
 
     def queue(self, name: str) -> str:
         """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""
-        source = name.removesuffix(DEAD_LETTER_SUFFIX)
+        source = name.removesuffix(DEAD_LETTER_SUFFIX).removesuffix(EVENTS_SUFFIX) or name
         return f"{self.prefix}:{{{source}}}{name[len(source) :]}"
 
     def news(self, name: str) -> str:

@@ -19,13 +19,16 @@ __all__ = ["extra_of", "looks_at_ids", "matches", "pack_extras", "pack_matches",
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def payload(batch: NewBatch) -> list[str | bytes | int]:
-    """The key; then 1 and the bodies if all are plain, else 2 and each body with its envelope."""
+def payload(batch: NewBatch, events: str) -> list[str | bytes | int]:
+    """The key; then 1 and the bodies if all are plain, else 2 and each body with its envelope.
+
+    In between is which events they stand for, if any.
+    """
     key = batch.keys[0].key if batch.keys else ""
     if batch.heads is None:
-        return [key, 1, *batch.bodies]
+        return [key, 1, events, *batch.bodies]
     pairs = zip(batch.bodies, batch.heads, strict=True)
-    return [key, 2, *(part for pair in pairs for part in pair)]
+    return [key, 2, events, *(part for pair in pairs for part in pair)]
 
 
 def pack_extras(batch: NewBatch) -> bytes:

@@ -53,6 +53,8 @@ class Rebuilding:
             if name not in _DERIVED
             for part in (name, value)
         ]
+        if state.config.events:
+            kept += [b"expires", b"1"]  # see `queue_fields`
         kept += [b"next", b"0", b"first", b"0", b"bytes", b"0"]
         (answer,) = await self._steps.run("restore_queue", key, _pack(kept))
         if answer != b"ok":
@@ -176,6 +178,7 @@ def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> Qu
         first=int(fields[b"first"]),
         next=int(fields[b"next"]),
         config=_queue_config(fields[b"config"]),
+        is_told=b"observed" in fields,
         fields=flat,
         refers=refers,
         pins=pins,

@@ -33,6 +33,15 @@ def script(name: str) -> Script:
     folder = files(__package__) / "lua"
     first, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
     lines = (_FIRST.search(rest), _USES.search(rest))
-    parts = [part for line in lines if line for part in line[1].split()]
-    library = [(folder / "lib" / f"{part}.lua").read_text("utf-8") for part in parts]
-    return Script(name, "\n".join([first, *library, rest]))
+    parts: dict[str, str] = {}
+    for line in lines:
+        _add(parts, line)
+    return Script(name, "\n".join([first, *parts.values(), rest]))
+
+
+def _add(parts: dict[str, str], line: re.Match[str] | None) -> None:
+    """What a line names, each after what it uses itself."""
+    for part in line[1].split() if line else ():
+        text = (files(__package__) / "lua" / "lib" / f"{part}.lua").read_text("utf-8")
+        _add(parts, _USES.search(text))
+        parts.setdefault(part, text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from penstock.clock import Clock
-from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.errors import PenstockError, QueueNotFound, StorageClosed, StoreUnavailable
 from penstock.storage.redis.connection import Argument, Connection
 from penstock.storage.redis.definitions import QueueDefinition, parse_definition
@@ -22,6 +22,8 @@ Arguments = Callable[[QueueDefinition], Sequence[Argument]]
 class Steps:
     """What the server has learned of queues, and how it asks for more.
 
+    Whoever looks at an events queue finds all that has happened: `tell_events` is called first.
+
     Time is Redis's own, so servers whose clocks disagree do no harm. A clock stands in for it in
     tests alone.
     """
@@ -31,6 +33,7 @@ class Steps:
         self.keys = Keys(connection.prefix)
         self.is_closed = False
         self.problem: str | None = None
+        self.tell_events: Callable[[str], Awaitable[None]] = _nothing_to_tell
         self._clock = clock
         self._known: dict[str, QueueDefinition] = {}
         self._under_way = 0
@@ -73,9 +76,10 @@ class Steps:
         return self._known.get(queue) or await self.learn(queue)
 
     def forget(self, queue: str) -> None:
-        """It is gone, and its dead letters with it."""
-        for name in (queue, queue + DEAD_LETTER_SUFFIX):
+        """It is gone, and its dead letters and events with it."""
+        for name in (queue, queue + EVENTS_SUFFIX):
             self._known.pop(name, None)
+            self._known.pop(name + DEAD_LETTER_SUFFIX, None)
 
     async def ask(self, name: str, queue: str, *arguments: Argument) -> Any:
         """A script that answers nothing where there is no such queue. Raises `QueueNotFound`."""
@@ -108,6 +112,8 @@ class Steps:
             is_fresh = definition is None
             if definition is None:
                 definition = await self.learn(queue)
+            if definition.observed and name != "publish":
+                await self.tell_events(queue)
             try:
                 prepared = arguments(definition)
             except PenstockError:
@@ -125,3 +131,7 @@ class Steps:
             if answer[0] not in (b"stale", b"gone"):
                 return definition, answer
             definition = None
+
+
+async def _nothing_to_tell(queue: str) -> None:
+    """Until a store says how."""

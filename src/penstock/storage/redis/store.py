@@ -16,7 +16,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery, Message, ViewedMessage, message_id, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -45,12 +45,17 @@ from penstock.storage.redis.gathering import Gathering
 from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
+from penstock.storage.redis.shared import RedisShared
 from penstock.storage.redis.stats import parse_stats
 from penstock.storage.redis.steps import Arguments, Steps
+from penstock.storage.redis.telling import Telling
 
 __all__ = ["RedisStore"]
 
 logger = logging.getLogger(__name__)
+
+CONSUMER_IDLE_MS = 3_600_000
+"""For how long a server that receives nothing is shown among the consumers of a group."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -76,10 +81,13 @@ class RedisStore:
         self._durability = durability
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
+        self._telling = Telling(self._steps, self._append)
+        self._steps.tell_events = self._telling.tell
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publish)
         self._channels = Channels(connection.redis)
+        self._shared = RedisShared(self._steps, self._channels)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._sweeper: asyncio.Task[None] | None = None
@@ -107,6 +115,10 @@ class RedisStore:
         return "the store was closed" if self._steps.is_closed else self._steps.problem
 
     @property
+    def shared(self) -> RedisShared:
+        return self._shared
+
+    @property
     def round_trips(self) -> int:
         """How often a script was run: what a request costs besides the network."""
         return self._connection.round_trips
@@ -120,11 +132,20 @@ class RedisStore:
         return self._gathering.add(queue, batch)
 
     async def _publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        extras, payload = matching.pack_extras(batch), matching.payload(batch)
+        result = await self._append(queue, batch)
+        assert result is not None
+        return result
+
+    async def _append(self, queue: str, batch: NewBatch, events: str = "") -> PublishResult | None:
+        """``events`` says which ones these are, in a queue that holds the events of another.
+
+        None if another server has told these.
+        """
+        extras, payload = matching.pack_extras(batch), matching.payload(batch, events)
         guess = _Guess()
 
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            if definition.source is not None:
+            if definition.source is not None or (definition.observed and not events):
                 raise ReservedQueue(f"{queue!r} is written by the broker alone: publish elsewhere")
             if not matching.looks_at_ids(definition.feeds):
                 guess.is_needed = False
@@ -143,6 +164,8 @@ class RedisStore:
                 raise _full(queue, answer)
             if answer[0] in (b"ok", b"again"):
                 return self._published(definition, len(batch.bodies), answer)
+            if answer[0] == b"told":
+                return None
             if answer[0] == b"reused":
                 raise InvalidArgument(
                     f"the idempotency key {batch.keys[0].key[:80]!r} was used for a publish of "
@@ -317,10 +340,12 @@ class RedisStore:
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         if queue is not None:
+            await self._tell_events(queue)
             answer = await self._steps.ask("stats", queue, self._steps.time)
             return [parse_stats(queue, answer)]
         found = []
         for name in await self.names():
+            await self._tell_events(name)
             for one in (name, name + DEAD_LETTER_SUFFIX):
                 answer = await self._steps.run(
                     "stats", self._steps.keys.queue(one), self._steps.time
@@ -328,6 +353,11 @@ class RedisStore:
                 if answer:
                     found.append(parse_stats(one, answer))
         return sorted(found, key=lambda stats: stats.name)
+
+    async def _tell_events(self, queue: str) -> None:
+        """If it may be one that events are told in."""
+        if queue.endswith(EVENTS_SUFFIX) and is_name(queue):
+            await self._telling.tell(queue)
 
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""
@@ -382,10 +412,14 @@ class RedisStore:
     # For an archive: see `HotStore`.
 
     async def snapshot(self, queue: str) -> QueueState | None:
+        await self._tell_events(queue)
         return await self._rebuilding.snapshot(queue)
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
         return await self._rebuilding.restore(state, messages)
+
+    async def drop(self, queue: str) -> None:
+        await self._defining.drop(queue)
 
     async def is_complete(self, archive: str) -> bool:
         return await self._rebuilding.is_complete(archive)
@@ -471,7 +505,9 @@ class RedisStore:
         """
         recent = microseconds(every_seconds)
         for name in await self.names():
-            await self._steps.run("sweep", self._steps.keys.queue(name), self._steps.time, recent)
+            await self._tell_events(name)
+            key = self._steps.keys.queue(name)
+            await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
@@ -500,6 +536,7 @@ class RedisStore:
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._shared.close()
         await self._channels.close()
         await self._steps.finish()
         await self._connection.close()

@@ -11,22 +11,29 @@
 --          duplicates there must be, as index:count, for the time of ARGV[1]; or nothing
 -- ARGV[6]  the idempotency key of the batch, or nothing
 -- ARGV[7]  2 if every body is followed by its envelope, else 1
--- ARGV[8…] bodies
+-- ARGV[8]  of an events queue, how many entries of :untold were told before and how many these are, as
+--          before:count; or nothing
+-- ARGV[9…] bodies
 -- Answers  ok, created, first index, {position, index, created of the original} of duplicates;
 --          full and why; reused and how many it was if the key was used for another number;
---          again and the first answer if it was used for this; or moved, the next index, the time and duplicates if ARGV[5] is not so
+--          again and the first answer if it was used for this; or moved, the next index, the time and duplicates if ARGV[5] is not so;
+--          or told if another server has told these events
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then
   return refusal
 end
 local stride = tonumber(ARGV[7])
-local total = (#ARGV - 7) / stride
+local total = (#ARGV - 8) / stride
 local function body_at(position)
-  return ARGV[8 + (position - 1) * stride]
+  return ARGV[9 + (position - 1) * stride]
 end
 local function head_at(position)
-  return stride == 2 and ARGV[9 + (position - 1) * stride] or ''
+  return stride == 2 and ARGV[10 + (position - 1) * stride] or ''
+end
+local told, telling = string.match(ARGV[8], '^(%d+):(%d+)$')
+if telling and (redis.call('HGET', q.key, 'told') or '0') ~= told then
+  return {'told'}
 end
 
 -- Whether it came before.
@@ -104,7 +111,7 @@ local function excess()
     end
   end
 end
-if added > 0 and excess() then
+if added > 0 and not telling and excess() then
   expire(q)  -- what has expired makes room
   local why = excess()
   if why then
@@ -151,6 +158,20 @@ for position = 1, total do
 end
 put(q, 'next', first + added)
 put(q, 'bytes', q.bytes + size)
+if telling then
+  put(q, 'told', tonumber(told) + tonumber(telling))
+  redis.call('LTRIM', string.sub(q.key, 1, -#'-events' - 1) .. ':untold', telling, -1)
+end
+if q.events ~= '' then
+  for position = 1, total do
+    if index_of[position] then
+      local head = head_at(position)
+      local topic = head ~= '' and cmsgpack.unpack(head).t or ''
+      local index = index_of[position]
+      note(q, 'published', index, index + 1, created, '', 0, '', topic)
+    end
+  end
+end
 if has_odd then
   put(q, 'odd', '1')
 end

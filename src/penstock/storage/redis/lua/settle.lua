@@ -161,6 +161,7 @@ local function nack(targets, delay, reason, randoms)
       if wait < 0 then
         wait = backoff(deliveries or 1, randoms[positions[at]])
       end
+      note_one(q, s, 'nacked', index, deliveries or 1, reason)
       redis.call('ZREM', s.key .. ':leases', text(index))
       set_tried(s, index, deliveries or 1, epoch or s.gen, false,
         reason ~= '' and reason or last or '')
@@ -195,6 +196,7 @@ local function give_back(targets)
       settle(q, s, {{index, index + 1}}, 'expired')
     else
       local deliveries, epoch, _, reason = tried(s, index)
+      note_one(q, s, 'returned', index, deliveries or 1)
       deliveries = (deliveries or 1) - 1
       redis.call('ZREM', s.key .. ':leases', text(index))
       set_tried(s, index, deliveries, epoch or s.gen, false, reason or '')

@@ -4,8 +4,32 @@
 -- KEYS[1]  the queue's hash; writes all its keys
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  how long, in microseconds, the work of another server counts
+-- ARGV[3]  how long, in milliseconds, a consumer has to be idle until it is taken for gone
 -- Answers  1 if it has, 0 if there is no such queue or another server has
 -- uses: runs queue reader letters time
+local TIDY_US = 60 * 1000000
+
+-- Now and then: consumers of the groups that nobody seems to be any more. One that has pending entries
+-- stays until others have got these; one that asks after all is made again by that.
+local function tidy(one)
+  local tidied = tonumber(redis.call('HGET', one.key, 'tidied') or nil)
+  if tidied and one.now - tidied < TIDY_US then
+    return
+  end
+  put(one, 'tidied', one.now)
+  for _, s in ipairs(each_reader(one)) do
+    for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', one.stream, s.name)) do
+      local consumer = {}
+      for at = 1, #fields, 2 do
+        consumer[fields[at]] = fields[at + 1]
+      end
+      if consumer.pending == 0 and consumer.idle >= tonumber(ARGV[3]) then
+        redis.call('XGROUP', 'DELCONSUMER', one.stream, s.name, consumer.name)
+      end
+    end
+  end
+end
+
 local due = redis.call('HMGET', KEYS[1], 'id', 'swept', 'dlq')
 if not due[1] then
   return 0
@@ -40,6 +64,7 @@ for _, one in ipairs(queues) do
     cascade(one, s)
   end
   trim(one)
+  tidy(one)
 end
 finish()
 return 1

@@ -16,6 +16,12 @@ local function shown(q, entries)
   return found
 end
 
+local function note_delivered(q, s, entry, index, deliveries)
+  if q.events ~= '' then
+    note(q, 'delivered', index, index + 1, entry_field(entry, 't'), s.name, deliveries)
+  end
+end
+
 -- Lease entries of the stream, whose indexes are these; the answer of a script that delivers.
 local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   local deadline = lease_us and q.now + lease_us
@@ -31,6 +37,7 @@ local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
     if knows_some then
       deliveries, _, _, reason = tried(s, index)
     end
+    note_delivered(q, s, entry, index, (deliveries or 0) + 1)
     if deliveries then
       if not epoch then
         epoch = s.epoch + 1
@@ -88,6 +95,9 @@ local function fly(q, s, entries, start, stop, lease_us)
   redis.call('ZADD', s.key .. ':flights', deadline and text(deadline) or '+inf',
     flight_member(start, stop))
   put(s, 'flying', s.flying + stop - start)
+  for at, entry in ipairs(entries) do
+    note_delivered(q, s, entry, start + at - 1, 1)
+  end
   count(s, 'delivered', #entries)
   put(s, 'last_delivery', q.now)
   return {'ok', s.gen, deadline or '', {}, shown(q, entries), start}

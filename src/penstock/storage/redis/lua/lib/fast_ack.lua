@@ -3,12 +3,12 @@
 -- else to it.
 do
   local key = KEYS[1] .. ':s:' .. ARGV[3]
-  local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'source', 'first')
+  local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'source', 'first', 'events')
   local s = redis.call('HMGET', key, 'gen', 'flying', 'max_in_flight', 'filter', 'children', 'walk',
     'settled_total')
   local one = cmsgpack.unpack(ARGV[4])
   local run = #one == 1 and one[1][1] == 'ack' and one[1][2].run
-  if run and q[1] == ARGV[2] and (q[3] or '') .. (s[4] or '') .. (s[5] or '') == ''
+  if run and q[1] == ARGV[2] and (q[3] or '') .. (q[5] or '') .. (s[4] or '') .. (s[5] or '') == ''
       and run[1] >= tonumber(q[4]) and run[2] - run[1] <= 4000 and run[3] == tonumber(s[1])
       and redis.call('EXISTS', key .. ':ready', key .. ':heads', key .. ':leases') == 0 then
     local start, stop, total = run[1], run[2], run[2] - run[1]

@@ -22,8 +22,30 @@ local function make_queue(key, fields, default, now)
   redis.call('HSET', key, 'created', text(now), 'now', text(now), 'next', 0, 'first', 0, 'bytes', 0,
     'ttl_checked', 0)
   local q = load_queue(key)
-  make_reader(q, 'default', default, 0)
+  if default then
+    make_reader(q, 'default', default, 0)
+  end
   return q
+end
+
+-- A queue, and how its dead letters will be: {fields, its default subscription's or false, and the same
+-- of the letters}.
+local function make_with_letters(key, as, now)
+  local q = make_queue(key, as[1], as[2], now)
+  redis.call('HSET', key, 'letters_as', cmsgpack.pack({as[3], as[4]}))
+  return q
+end
+
+-- The queue that the events of another are told in. False if there is a queue of that name already.
+local function make_events(key, as, now)
+  if redis.call('HEXISTS', key, 'observed') == 1 then
+    return true
+  end
+  if redis.call('EXISTS', key) == 1 then
+    return false
+  end
+  make_with_letters(key, as, now)
+  return true
 end
 
 local function letters_of(q)
@@ -91,7 +113,7 @@ local function bury(q, s, index, reason)
   put(letters, 'next', letters.next + 1)
   tell(letters)
   runs_add(s.key .. ':dead', index, index + 1)
-  settle(q, s, {{index, index + 1}}, 'dead_lettered')
+  settle(q, s, {{index, index + 1}}, 'dead_lettered', false, reason)
   for _, name in ipairs(words(s.children)) do
     local child = load_reader(q, name)
     if child.on_dead == 'cascade' and not runs_has(child.key .. ':opened', index)
@@ -129,6 +151,7 @@ local function revive(q, s, index)
   runs_discard(s.key .. ':settled', index, index + 1)
   put(s, 'settled_total', s.settled_total - 1)
   count(s, 'replayed', 1)
+  note_one(q, s, 'replayed', index)
   -- An epoch of its own for the next delivery: the receipts of the former ones stay void.
   set_tried(s, index, 0, s.gen, false, '')
   if #s.parent_names > 0 and not runs_has(s.key .. ':opened', index) then

@@ -11,7 +11,7 @@ local MAX_STRAGGLERS = 10000
 -- All keys of a queue, after its name, without those of its subscriptions.
 local QUEUE_KEYS = {
   '', ':stream', ':odd', ':special', ':expires', ':expiring', ':forever', ':dedup', ':requests',
-  ':dedup_times', ':stragglers', ':pins', ':letters',
+  ':dedup_times', ':stragglers', ':pins', ':letters', ':untold',
 }
 local QUEUE_NUMBERS = {
   'next', 'first', 'bytes', 'now', 'ttl_checked', 'max_messages', 'max_bytes', 'ttl', 'dedup',
@@ -19,6 +19,7 @@ local QUEUE_NUMBERS = {
 }
 local QUEUE_TEXTS = {
   'id', 'version', 'fifo', 'retain', 'source', 'subs', 'dependents', 'odd', 'expires', 'dlq',
+  'events', 'observed',
 }
 local QUEUE_FIELDS = {}
 for _, name in ipairs(QUEUE_NUMBERS) do QUEUE_FIELDS[#QUEUE_FIELDS + 1] = name end
@@ -274,6 +275,34 @@ local function look_again(q, start)
       end
     end
   end
+end
+
+-- What may be noted of these runs in a place where messages are by themselves; the shorter of the two
+-- sides is walked.
+local function members_within(key, place, runs)
+  local size, found = redis.call(place.size, key), {}
+  if size == 0 then
+    return found
+  end
+  if runs_count(runs) <= size then
+    for _, run in ipairs(runs) do
+      for index = run[1], run[2] - 1 do
+        found[#found + 1] = text(index)
+      end
+    end
+    return found
+  end
+  local all = place.size == 'HLEN' and redis.call('HKEYS', key) or redis.call('ZRANGE', key, 0, -1)
+  for _, member in ipairs(all) do
+    local index = tonumber(member)
+    for _, run in ipairs(runs) do
+      if index >= run[1] and index < run[2] then
+        found[#found + 1] = member
+        break
+      end
+    end
+  end
+  return found
 end
 
 local function forget_messages(q, indexes)

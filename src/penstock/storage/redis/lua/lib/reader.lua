@@ -13,6 +13,7 @@
 --
 -- Everything else is settled. The consumer group of the stream says the same in redis's terms: its
 -- pending entries are the messages that were delivered and are not settled, with their count.
+-- uses: events
 
 local PRIORITIES = 10
 local LANE = 2 ^ 42  -- an index has no more bits
@@ -464,33 +465,6 @@ local EXCEPTIONS = {
   {suffix = ':waiting', size = 'ZCARD', remove = 'ZREM'},
 }
 
--- What may be noted of these runs in such a place; the shorter of the two sides is walked.
-local function members_within(key, place, runs)
-  local size, found = redis.call(place.size, key), {}
-  if size == 0 then
-    return found
-  end
-  if runs_count(runs) <= size then
-    for _, run in ipairs(runs) do
-      for index = run[1], run[2] - 1 do
-        found[#found + 1] = text(index)
-      end
-    end
-    return found
-  end
-  local all = place.size == 'HLEN' and redis.call('HKEYS', key) or redis.call('ZRANGE', key, 0, -1)
-  for _, member in ipairs(all) do
-    local index = tonumber(member)
-    for _, run in ipairs(runs) do
-      if index >= run[1] and index < run[2] then
-        found[#found + 1] = member
-        break
-      end
-    end
-  end
-  return found
-end
-
 -- Take messages out of wherever they are. `landed`: they were a flight, and that is gone already.
 local function forget(q, s, runs, landed)
   if redis.call('EXISTS', s.key .. ':heads') == 1 then
@@ -577,8 +551,14 @@ end
 local letters_settled  -- of the dead letters; defined with them
 
 -- The messages leave by one of the ways that are counted.
-local function settle(q, s, runs, way, landed)
+local function settle(q, s, runs, way, landed, reason)
   local settled, matched = s.key .. ':settled', s.key .. ':matched'
+  if q.events ~= '' and TOLD[way] then
+    if not landed then
+      land(s)
+    end
+    note_settled(q, s, runs, way, landed, reason)
+  end
   forget(q, s, runs, landed)
   for _, run in ipairs(runs) do
     local start, stop = run[1], run[2]
@@ -623,6 +603,7 @@ end
 local function finish()
   for _, object in ipairs(changed) do
     follow(object)
+    add_untold(object)
   end
   save()
 end

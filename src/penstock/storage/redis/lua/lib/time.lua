@@ -97,6 +97,7 @@ end
 local function end_lease(q, s, index)
   land(s)
   local deliveries, epoch, _, reason = tried(s, index)
+  note_one(q, s, 'nacked', index, deliveries or 1, 'lease-expired')
   redis.call('ZREM', s.key .. ':leases', text(index))
   set_tried(s, index, deliveries or 1, epoch or s.gen, true, reason or '')
   make_ready(q, s, index)

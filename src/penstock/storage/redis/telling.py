@@ -1,0 +1,83 @@
+"""Lifecycle events: from the list where scripts put them into the queue where they are told.
+
+A script that changes a queue with the setting `events` notes what happened in the same atomic step.
+Filters are not for scripts, so it is a server that publishes it, in another atomic step that takes
+from the list what it puts into the queue: each row is told once, by whichever server comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from penstock.core.lifecycle import EVENTS_CONTENT_TYPE, Kind, LifecycleRun, bodies_of
+from penstock.core.message import Envelope
+from penstock.core.publishing import NewBatch
+from penstock.storage.redis.messages import MICROSECONDS
+from penstock.storage.redis.steps import Steps
+
+__all__ = ["Telling"]
+
+_ENVELOPE = Envelope(content_type=EVENTS_CONTENT_TYPE)
+_HEAD = _ENVELOPE.encode()
+# How many commands are told at a time.
+_MOST = 1000
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True):
+    """As `events.lua` has it. Times are in microseconds."""
+
+    event: Kind
+    start: int
+    stop: int
+    published: int
+    at: int
+    subscription: str
+    deliveries: int
+    reason: str
+    topic: str
+
+
+_decode = msgspec.msgpack.Decoder(list[_Row]).decode
+
+Publish = Callable[[str, NewBatch, str], Awaitable[object]]
+"""The queue, the messages, and what they stand for: see `publish.lua`."""
+
+
+class Telling:
+    """One for a server; any number may be at it at once."""
+
+    def __init__(self, steps: Steps, publish: Publish) -> None:
+        self._steps = steps
+        self._publish = publish
+
+    async def tell(self, queue: str) -> None:
+        """When it returns, an events queue has all that had happened when this was called."""
+        key = self._steps.keys.queue(queue)
+        while True:
+            told, entries = await self._steps.run("untold", key, _MOST)
+            if not entries:
+                return
+            bodies = [body for entry in entries for body in bodies_of(_runs(entry))]
+            count = len(bodies)
+            size = sum(map(len, bodies)) + len(_HEAD) * count
+            batch = NewBatch(bodies, [_ENVELOPE] * count, [_HEAD] * count, size)
+            await self._publish(queue, batch, f"{told.decode()}:{len(entries)}")
+
+
+def _runs(entry: bytes) -> list[LifecycleRun]:
+    return [
+        LifecycleRun(
+            event=row.event,
+            start=row.start,
+            stop=row.stop,
+            published_ns=row.published * MICROSECONDS,
+            at_ns=row.at * MICROSECONDS,
+            subscription=row.subscription or None,
+            deliveries=row.deliveries or None,
+            reason=row.reason or None,
+            topic=row.topic or None,
+        )
+        for row in _decode(entry)
+    ]
