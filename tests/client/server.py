@@ -15,7 +15,7 @@ from typing import Self
 
 from penstock.client import AsyncClient
 
-START_SECONDS = 20
+START_SECONDS = 60
 
 
 class Server:
@@ -66,10 +66,14 @@ class Server:
                 raise RuntimeError(f"the server did not start: {self._log.read_text()}")
             time.sleep(0.02)
 
-    def end(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-        self._process.wait(START_SECONDS)
+
+    def end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self.send(number)
+            self._process.wait(START_SECONDS)
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)
