@@ -24,6 +24,10 @@ class Proxy:
     def url(self) -> str:
         return self._target._replace(netloc=f"127.0.0.1:{self.port}").geturl()
 
+    def lead_to(self, url: str) -> None:
+        """Where those go who connect from now on."""
+        self._target = urlsplit(url)
+
     async def heal(self) -> None:
         """Lets everybody through; on the same port as before."""
         self._flows.set()

@@ -8,7 +8,7 @@ import asyncio
 from tests.mongo_server import stop_mongo
 from tests.redis_server import stop_redis
 from tests.scaleout.faults import FAULTS
-from tests.scaleout.run import Cost, run_fault
+from tests.scaleout.run import Cost
 from tests.scaleout.topology import topology
 
 _HEAD = "| fault | published | given twice | refused | longest publish | longest wait |"
@@ -22,7 +22,7 @@ async def main(messages: int, rounds: int, only: str) -> None:
             continue
         async with topology(archived=archived) as found:
             for fault in faults:
-                costs = [await run_fault(found, fault, messages) for _ in range(rounds)]
+                costs = [await fault.cost(found, messages) for _ in range(rounds)]
                 print(_row(fault.name, costs), flush=True)
 
 

@@ -7,12 +7,14 @@ import signal
 import subprocess
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tests.crash.load import LEASE_SECONDS, Load
 from tests.http.server import penstock_command
+from tests.scaleout.run import Cost, run_fault
 from tests.scaleout.topology import Topology
 
-__all__ = ["FAULTS", "Fault"]
+__all__ = ["FAULTS", "NO_FAULT", "Fault"]
 
 # How long something is away.
 AWAY_SECONDS = 1.0
@@ -31,6 +33,10 @@ class Fault:
     happen: Callable[[Topology, Load], Awaitable[None]]
     archived: bool = False
     is_slow: bool = False
+
+    async def cost(self, topology: Topology, messages: int) -> Cost:
+        """Under the load of so many messages before it and after it."""
+        return await run_fault(topology.urls, partial(self.happen, topology), messages)
 
 
 async def _nothing(_: Topology, __: Load) -> None:
@@ -112,8 +118,9 @@ async def _wipe_and_recover(topology: Topology, load: Load) -> None:
     await asyncio.gather(*(asyncio.to_thread(server.start) for server in topology.servers))
 
 
+NO_FAULT = Fault(name="none", happen=_nothing, is_slow=True)
 FAULTS = (
-    Fault(name="none", happen=_nothing, is_slow=True),
+    NO_FAULT,
     Fault(name="a server killed", happen=_kill_a_server),
     Fault(name="Redis killed", happen=_kill_redis),
     Fault(name="a server paused", happen=_pause_a_server),

@@ -1,4 +1,7 @@
-"""Three servers over one Redis, and with an archive one MongoDB; all of it can be broken."""
+"""Three servers over one Redis, and with an archive one MongoDB; all of it can be broken.
+
+The clocks of the servers disagree by a minute, in everything that is done with them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from tests.mongo_server import mongo_url, remove_database, with_database
 from tests.proxy import Proxy
 from tests.redis_server import redis_url
 
-SERVERS = 3
+# One a server: how far its clock is ahead. Redis's time counts, so it must not matter.
+AHEAD_SECONDS = (0, 60, -60)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +75,15 @@ async def topology(*, archived: bool) -> AsyncIterator[Topology]:
             stack.push_async_callback(mongo_way.cut)
             environment["PENSTOCK_ARCHIVE"] = mongo_way.url
         ways, servers = [], []
-        for number in range(SERVERS):
+        for number, ahead in enumerate(AHEAD_SECONDS):
             way = Proxy(f"unix://{redis.unix_socket_path}")
             await way.heal()
             stack.push_async_callback(way.cut)
             ways.append(way)
             store = {"PENSTOCK_STORE": f"redis://127.0.0.1:{way.port}"}
             data, log = directory / f"data-{number}", directory / f"log-{number}"
-            server = Server(str(data), log, **store, **environment)
+            program = ("-m", "tests.scaleout.skewed", str(ahead))
+            server = Server(str(data), log, program=program, **store, **environment)
             stack.callback(server.end, signal.SIGKILL)
             servers.append(server)
         starts = [asyncio.to_thread(server.start) for server in servers]

@@ -79,7 +79,7 @@ class RedisStore:
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publish)
-        self._channels = Channels(connection.redis)
+        self._channels = Channels(connection.driver)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._sweeper: asyncio.Task[None] | None = None
