@@ -5,6 +5,7 @@ import os
 from hypothesis import settings
 
 from tests.mongo_server import stop_mongo
+from tests.redis_cluster import stop_cluster
 from tests.redis_server import stop_redis
 
 # A shared machine is sometimes slow, and a slow example is no failure. In CI the examples are the
@@ -16,4 +17,5 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_unconfigure() -> None:
     stop_redis()
+    stop_cluster()
     stop_mongo()

@@ -5,28 +5,32 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from penstock.client import AsyncClient
+from tests.ports import free_port
 
-START_SECONDS = 20
+START_SECONDS = 60
+_PROGRAM = ("-c", "from penstock.cli import main; main()")
 
 
 class Server:
     """Its port stays the same from one start to the next."""
 
-    def __init__(self, data: str, log: Path, **environment: str) -> None:
+    def __init__(
+        self, data: str, log: Path, *, program: Sequence[str] = _PROGRAM, **environment: str
+    ) -> None:
+        self._program = program
         self._data = data
         self._log = log
         self._environment = environment
-        with socket.create_server(("127.0.0.1", 0)) as probe:
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -52,8 +56,7 @@ class Server:
     def start(self) -> None:
         command = [
             sys.executable,
-            "-c",
-            "from penstock.cli import main; main()",
+            *self._program,
             *["serve", "--port", str(self.port), "--data", self._data, "--log-level", "warning"],
         ]
         with self._log.open("ab") as log:
@@ -66,10 +69,14 @@ class Server:
                 raise RuntimeError(f"the server did not start: {self._log.read_text()}")
             time.sleep(0.02)
 
-    def end(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
-        self._process.wait(START_SECONDS)
+
+    def end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self.send(number)
+            self._process.wait(START_SECONDS)
 
     def _answers(self) -> bool:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=1)

@@ -17,6 +17,7 @@ from penstock.storage.redis.store import RedisStore
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
 from tests.mongo_server import mongo_url, remove_database, with_database
+from tests.redis_cluster import cluster_url, remove_cluster_keys
 from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefix
 
 __all__ = ["BACKENDS", "Backend", "TickingStore"]
@@ -119,6 +120,25 @@ async def _other_redis_server(
     return other
 
 
+def _cluster_address(directory: Path) -> str:
+    return with_prefix(cluster_url(), unique_prefix(directory))
+
+
+async def _open_cluster(directory: Path, clock: Clock, rng: Random) -> TickingStore:
+    return await RedisStore.open(_cluster_address(directory), clock=clock, rng=rng)
+
+
+async def _reopen_cluster(
+    store: TickingStore, directory: Path, clock: Clock, rng: Random
+) -> TickingStore:
+    await store.close()
+    return await _open_cluster(directory, clock, rng)
+
+
+async def _remove_cluster(directory: Path) -> None:
+    remove_cluster_keys(unique_prefix(directory))
+
+
 async def _open_archived(directory: Path, clock: Clock, rng: Random) -> TickingStore:
     database = with_database(mongo_url(), unique_prefix(directory))
     hot = await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
@@ -190,6 +210,26 @@ BACKENDS = (
         open=_open_redis,
         restart=_other_redis_server,
         remove=_remove_redis,
+    ),
+    Backend(
+        name="redis-cluster",
+        durability="memory",
+        survives_restart=True,
+        restarts_always=False,
+        modules=frozenset(
+            {
+                "dead_letters",
+                "dependencies",
+                "leases",
+                "publishing",
+                "queues",
+                "settling",
+                "waiting",
+            }
+        ),
+        open=_open_cluster,
+        restart=_reopen_cluster,
+        remove=_remove_cluster,
     ),
     Backend(
         name="redis-and-mongo",

@@ -1,47 +1,105 @@
-"""Many clients of one server, who outlive it: what they asked, and what they were told."""
+"""Many clients of some servers, who outlive them: what they asked, and what they were told."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from penstock import AsyncClient, Backoff, NewMessage
-from penstock.client import Delivery, Retry
+from penstock.client import Delivery, Published, Retry
 from penstock.client.errors import Unreachable
 from penstock.core import message as core
 from penstock.core.receipt import Receipt
-from penstock.errors import QueueExists, SubscriptionExists
+from penstock.errors import QueueExists, StoreUnavailable, SubscriptionExists
 from tests.crash import report
 
 CLIENTS = 6
 LEASE_SECONDS = 2.0
 # Until the server is there again.
 PATIENT = Retry(attempts=200, backoff=Backoff(base_seconds=0.05, max_seconds=0.2))
+# The next server is asked instead.
+IMPATIENT = Retry(attempts=1)
+_PAUSE_SECONDS = 0.05
+_LOOK_SECONDS = 0.01
+
+T = TypeVar("T")
+
+
+class Asker:
+    """Asks one server after the other until one answers: whatever it asks may be done twice."""
+
+    def __init__(self, urls: Sequence[str], at: int, retry: Retry, timeout_seconds: float) -> None:
+        self.clients = [
+            AsyncClient(
+                url,
+                username="admin",
+                password="adminpassword",
+                retry=retry,
+                timeout_seconds=timeout_seconds,
+            )
+            for url in urls
+        ]
+        self._at = at % len(urls)
+        self.refusals = 0
+
+    @property
+    def client(self) -> AsyncClient:
+        return self.clients[self._at]
+
+    async def ask(self, call: Callable[[AsyncClient], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await call(self.client)
+            except (Unreachable, StoreUnavailable):
+                await self.turn_away()
+
+    async def turn_away(self) -> None:
+        """This server did not answer, or cannot now."""
+        self.refusals += 1
+        self._at = (self._at + 1) % len(self.clients)
+        await asyncio.sleep(_PAUSE_SECONDS)
 
 
 class Load:
-    """Publishers and consumers. ``lines`` is all that happened, in its order."""
+    """Publishers and consumers. ``lines`` is all that happened, in its order.
 
-    def __init__(self, url: str) -> None:
+    Of the messages that come for the first time ``left`` in a hundred are not acked, so that they
+    come again.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        retry: Retry = PATIENT,
+        timeout_seconds: float = 30.0,
+        left: int = 5,
+    ) -> None:
         self.lines: list[report.Line] = []
-        self._clients = [
-            AsyncClient(url, username="admin", password="adminpassword", retry=PATIENT)
-            for _ in range(CLIENTS)
-        ]
+        self._left = left
+        self._askers = [Asker(urls, at, retry, timeout_seconds) for at in range(CLIENTS)]
         self._numbers = count()
         self._calls = count(1)
+        self._published = 0
+        self._acked = 0
         self._is_over = False
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def refusals(self) -> int:
+        """How often a server did not answer, or could not."""
+        return sum(asker.refusals for asker in self._askers)
+
     async def __aenter__(self) -> Self:
-        await self._define(self._clients[0])
-        for client in self._clients:
-            work = [self._publish(client, size) for size in (1, 2, 5)]
-            work += [self._consume(client, name) for name in (report.FIRST, report.SECOND)]
+        await self._define(self._askers[0].client)
+        for asker in self._askers:
+            work = [self._publish(asker, size) for size in (1, 2, 5)]
+            work += [self._consume(asker, name) for name in (report.FIRST, report.SECOND)]
             self._tasks += [asyncio.create_task(one) for one in work]
         return self
 
@@ -51,7 +109,7 @@ class Load:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Ends when every call under way has been answered, so the server must be there."""
+        """Ends when every call under way has been answered, so a server must be there."""
         self._is_over = True
         if error is not None:
             for task in self._tasks:
@@ -59,8 +117,44 @@ class Load:
         try:
             await asyncio.gather(*self._tasks, return_exceptions=error is not None)
         finally:
-            for client in self._clients:
-                await client.close()
+            for asker in self._askers:
+                for client in asker.clients:
+                    await client.close()
+
+    async def go_on(self, messages: int) -> None:
+        """Until so many more were published and so many more settled."""
+        published, acked = self._published + messages, self._acked + messages
+        while self._published < published or self._acked < acked:
+            self._raise_failure()
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _raise_failure(self) -> None:
+        for task in self._tasks:
+            if task.done():
+                task.result()
+
+    async def drain(self) -> None:
+        """Nothing more is published; until all of it is settled on both subscriptions."""
+        self._is_over = True
+        await asyncio.gather(*self._tasks)
+        asker = self._askers[0]
+        while True:
+            for name in (report.FIRST, report.SECOND):
+                await self._consume_once(asker, name)
+            stats = await asker.ask(lambda client: client.queue_stats(report.QUEUE))
+            if not any(
+                one.ready + one.in_flight + one.delayed + one.parked + one.held
+                for one in stats.subscriptions
+            ):
+                return
+
+    @asynccontextmanager
+    async def losing(self) -> AsyncIterator[None]:
+        """Meanwhile the store loses what it has not promised to keep."""
+        call = next(self._calls)
+        self._say(report.Lose(call=call, at_ns=time.time_ns()))
+        yield
+        self._say(report.Lost(call=call, at_ns=time.time_ns()))
 
     async def _define(self, client: AsyncClient) -> None:
         settings: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "max_deliveries": None}
@@ -72,7 +166,7 @@ class Load:
                 report.QUEUE, report.SECOND, start="earliest", after=(report.FIRST,), **settings
             )
 
-    async def _publish(self, client: AsyncClient, size: int) -> None:
+    async def _publish(self, asker: Asker, size: int) -> None:
         while not self._is_over:
             numbers = [next(self._numbers) for _ in range(size)]
             call = next(self._calls)
@@ -81,36 +175,49 @@ class Load:
                 NewMessage(body=report.body_of(number), dedup_key=report.key_of(number))
                 for number in numbers
             ]
-            result = await client.publish(report.QUEUE, messages)
-            self._say(report.Published(call=call, entries=[(m.index, m.id) for m in result]))
+            result = await asker.ask(partial(_publish, messages=messages))
+            self._published += size
+            entries = [(m.index, m.id) for m in result]
+            self._say(report.Published(call=call, at_ns=time.time_ns(), entries=entries))
             await asyncio.sleep(0.005)  # so that consumers can keep up
 
-    async def _consume(self, client: AsyncClient, subscription: str) -> None:
+    async def _consume(self, asker: Asker, subscription: str) -> None:
         while not self._is_over:
-            call = next(self._calls)
-            self._say(report.Receive(call=call, at_ns=time.time_ns(), subscription=subscription))
-            try:
-                deliveries = await client.receive(
-                    report.QUEUE, subscription=subscription, limit=20, wait_seconds=0.05
-                )
-            except Unreachable:
-                continue  # what it may have leased comes again
-            given = [as_stored(delivery) for delivery in deliveries]
-            self._say(report.Received(call=call, at_ns=time.time_ns(), deliveries=given))
-            # One of twenty is left to its lease, so that some come again.
-            receipts = [d.receipt for d in deliveries if d.index % 20 or d.deliveries > 1]
-            if receipts:
-                await self._ack(client, subscription, receipts)
+            await self._consume_once(asker, subscription)
 
-    async def _ack(self, client: AsyncClient, subscription: str, receipts: list[str]) -> None:
+    async def _consume_once(self, asker: Asker, subscription: str) -> None:
+        call = next(self._calls)
+        self._say(report.Receive(call=call, at_ns=time.time_ns(), subscription=subscription))
+        try:
+            deliveries = await asker.client.receive(
+                report.QUEUE, subscription=subscription, limit=20, wait_seconds=0.05
+            )
+        except (Unreachable, StoreUnavailable):
+            await asker.turn_away()
+            return  # what it may have leased comes again
+        given = [as_stored(delivery) for delivery in deliveries]
+        self._say(report.Received(call=call, at_ns=time.time_ns(), deliveries=given))
+        receipts = [
+            d.receipt for d in deliveries if d.index % 100 >= self._left or d.deliveries > 1
+        ]
+        if receipts:
+            await self._ack(asker, subscription, receipts)
+
+    async def _ack(self, asker: Asker, subscription: str, receipts: list[str]) -> None:
         call = next(self._calls)
         at_ns = time.time_ns()
         self._say(report.Ack(call=call, at_ns=at_ns, subscription=subscription, receipts=receipts))
-        outcomes = await client.ack(report.QUEUE, receipts, subscription)
-        self._say(report.Acked(call=call, outcomes=[outcome.value for outcome in outcomes]))
+        outcomes = await asker.ask(lambda client: client.ack(report.QUEUE, receipts, subscription))
+        self._acked += len(outcomes)
+        said = [outcome.value for outcome in outcomes]
+        self._say(report.Acked(call=call, at_ns=time.time_ns(), outcomes=said))
 
     def _say(self, line: report.Line) -> None:
         self.lines.append(line)
+
+
+async def _publish(client: AsyncClient, messages: list[NewMessage]) -> Published:
+    return await client.publish(report.QUEUE, messages)
 
 
 def as_stored(delivery: Delivery) -> core.Delivery:

@@ -28,6 +28,7 @@ class Publish(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Published(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     call: int
+    at_ns: int
     entries: list[tuple[int, str]]
 
 
@@ -52,10 +53,23 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 class Acked(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     call: int
+    at_ns: int
     outcomes: list[str]
 
 
-Line = Publish | Published | Receive | Received | Ack | Acked
+class Lose(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From here on the store may lose what it has not promised to keep."""
+
+    call: int
+    at_ns: int
+
+
+class Lost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    call: int
+    at_ns: int
+
+
+Line = Publish | Published | Receive | Received | Ack | Acked | Lose | Lost
 
 
 def sent(number: int, call: Call, keyed: bool = False) -> Sent:

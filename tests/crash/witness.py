@@ -41,6 +41,13 @@ class Witness:
                     call = self._ask(f"ack {report.QUEUE}/{name} {receipts}", line.at_ns)
                     self._acking(call, _subscription(machine, name), receipts)
                     calls[number] = call, line
+                case report.Lose(call=number):
+                    call = self._ask("*** lose", line.at_ns)
+                    self._checker.losing(call)
+                    calls[number] = call, line
+                case report.Lost(call=number):
+                    self._history.answer(calls[number][0])
+                    self._checker.lost()
                 case report.Published(call=number, entries=entries):
                     self._published(*calls[number], entries)
                 case report.Received(call=number):
@@ -84,10 +91,14 @@ class Witness:
         self._history.answer(call, " ".join(line.outcomes))
         reader = self._checker.reader(_subscription(machine, asked.subscription))
         for receipt, outcome in zip(asked.receipts, line.outcomes, strict=True):
+            index = Receipt.parse(receipt).index
             if outcome in (Outcome.DONE.value, Outcome.ALREADY_SETTLED.value):
-                index = Receipt.parse(receipt).index
                 reader.settled(call, index, receipt, done=outcome == Outcome.DONE.value)
                 self.acked += 1
+            else:
+                # Somebody else has it: it did nothing, and cannot any more.
+                reader.trails[index].acks.remove(call)
+                reader.trails[index].enders.remove(call)
 
 
 def _subscription(machine: Machine, name: str) -> Subscription:

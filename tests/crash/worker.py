@@ -65,7 +65,8 @@ class Worker:
             _say(report.Publish(call=call, at_ns=time.time_ns(), numbers=numbers))
             batch = prepare([body_of(number) for number in numbers])
             result = await self._store.publish(report.QUEUE, batch)
-            _say(report.Published(call=call, entries=[(m.index, m.id) for m in result]))
+            entries = [(m.index, m.id) for m in result]
+            _say(report.Published(call=call, at_ns=time.time_ns(), entries=entries))
 
     async def _consume(self, subscription: str) -> None:
         while True:
@@ -91,7 +92,8 @@ class Worker:
         )
         settlement = base.Ack(targets=receipts)
         outcomes = await self._store.settle(report.QUEUE, subscription, [settlement])
-        _say(report.Acked(call=call, outcomes=[outcome.value for outcome in outcomes[0]]))
+        said = [outcome.value for outcome in outcomes[0]]
+        _say(report.Acked(call=call, at_ns=time.time_ns(), outcomes=said))
 
     async def _tick(self) -> None:
         while True:

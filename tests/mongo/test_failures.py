@@ -19,7 +19,7 @@ from penstock.storage.mongo import connection
 from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.registry import open_archived, open_store
 from tests.mongo.conftest import Addresses, Open
-from tests.mongo.proxy import Proxy
+from tests.proxy import Proxy
 from tests.redis_server import redis_url
 
 # The driver leaves a socket to the collector when it is closed while it looks for a server.

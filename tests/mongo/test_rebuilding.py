@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -33,6 +34,20 @@ async def test_every_accepted_message_comes_back_with_its_index_id_and_body(
     assert [(d.index, d.deliveries) for d in given] == [(3, 1), (0, 1), (1, 1), (2, 1)]
     # And the next one gets the next index
     assert [p.index for p in await other.publish("jobs", [b"next"])] == [4]
+
+
+async def test_a_server_that_many_ask_at_once_rebuilds_once(
+    broker: Broker, addresses: Addresses
+) -> None:
+    # Given more messages than one step of the rebuilding takes
+    count = 2500
+    await broker.publish("jobs", [b"x"] * count)
+    await addresses.wipe_redis()
+    # When many who run into the loss begin to rebuild
+    given = await asyncio.gather(*(broker.receive("jobs", limit=count // 10) for _ in range(10)))
+    # Then each gets its share, and nobody an error
+    indexes = sorted(delivery.index for part in given for delivery in part)
+    assert indexes == list(range(count))
 
 
 async def test_what_was_settled_is_not_delivered_again_and_what_was_not_keeps_its_count(

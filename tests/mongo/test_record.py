@@ -124,10 +124,26 @@ async def test_the_ttl_index_follows_the_retention_of_the_queue(
     broker: Broker, database: Any
 ) -> None:
     assert await _ttl(database["jobs"]) == [(["createdAt"], 86400, {"done": True})]
-    await broker.alter_queue("jobs", retention_seconds=60, retain_unsettled=False)
+    await broker.alter_queue("jobs", retain_unsettled=False)
+    assert await _ttl(database["jobs"]) == [(["createdAt"], 86400, None)]
+    await broker.alter_queue("jobs", retention_seconds=60)
     assert await _ttl(database["jobs"]) == [(["createdAt"], 60, None)]
     await broker.alter_queue("jobs", retention_seconds=None)
     assert await _ttl(database["jobs"]) == []
+
+
+async def test_a_server_that_starts_leaves_a_ttl_index_that_is_right_as_it_is(
+    broker: Broker, open_server: Open, database: Any
+) -> None:
+    # Given an index that was made after it
+    await database["jobs"].create_index("content")
+    before = await database["jobs"].index_information()
+    # When another server writes of the queue for the first time
+    other = await open_server()
+    await Broker(other).publish("jobs", [b"a"])
+    await other.copy_all()
+    # Then the TTL index was not made anew, which takes long on a large collection
+    assert list(await database["jobs"].index_information()) == list(before)
 
 
 async def test_dead_letters_have_a_ttl_of_their_own(

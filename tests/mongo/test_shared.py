@@ -15,7 +15,7 @@ from tests.http.api.world import World
 from tests.http.asgi import application
 from tests.http.server import running
 from tests.mongo.conftest import Addresses, Open
-from tests.mongo.proxy import Proxy
+from tests.proxy import Proxy
 
 
 @pytest.fixture(autouse=True)

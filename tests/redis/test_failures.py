@@ -24,6 +24,8 @@ from penstock.errors import (
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
+from tests.ports import free_port
+from tests.proxy import Proxy
 from tests.redis_server import redis_url
 
 
@@ -130,6 +132,46 @@ async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
     await connection.close()
 
 
+async def test_a_redis_that_became_a_replica_is_left_for_the_one_that_took_over(
+    own: Broker, server: ValkeyServer, tmp_path: Path
+) -> None:
+    # Given a Redis and its replica behind one address, as those who rent them out have it
+    replica = ValkeyServer(port=free_port(), data_dir=tmp_path)
+    replica.start()
+    try:
+        address = Proxy(f"unix://{server.unix_socket_path}")
+        await address.heal()
+        broker = Broker(await RedisStore.open(f"redis://127.0.0.1:{address.port}"))
+        (published,) = await broker.publish("jobs", [b"a"])
+        async with Redis(port=replica.port) as new:
+            await new.replicaof("127.0.0.1", await _open_port(server))
+            while not await new.exists("penstock:{jobs}"):
+                pass  # until it has everything
+            # When they change places, and the connections to the old one stay
+            await new.replicaof("NO", "ONE")
+        async with Redis(unix_socket_path=str(server.unix_socket_path)) as old:
+            await old.replicaof("127.0.0.1", replica.port)
+        address.lead_to(f"redis://127.0.0.1:{replica.port}")
+        # Then one call finds out, and all others go on where there is somebody to write to
+        with pytest.raises(StoreUnavailable, match="read only replica"):
+            await broker.publish("jobs", [b"b"])
+        await broker.publish("jobs", [b"c"])
+        assert [m.body for m in await broker.read("jobs")] == [b"a", b"c"]
+        assert (await broker.find("jobs", [published.id]))[0] is not None
+        await broker.close()
+        await address.cut()
+    finally:
+        replica.terminate()
+
+
+async def _open_port(server: ValkeyServer) -> int:
+    """A replica cannot come by a socket file."""
+    port = free_port()
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        await redis.config_set("port", port)
+    return port
+
+
 @pytest.mark.parametrize(
     ("url", "kind"),
     [
@@ -139,6 +181,15 @@ async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
         ("redis://127.0.0.1:6379/0?prefix={a}", InvalidArgument),
         ("redis://127.0.0.1:6379/0?colour=red", InvalidArgument),
         ("redis://user:secret@127.0.0.1:none/0", InvalidArgument),
+        ("redis://127.0.0.1:6379/0?replicas=all", InvalidArgument),
+        ("redis+sentinel://127.0.0.1:1/mymaster", StoreUnavailable),
+        ("redis+sentinel://user:secret@127.0.0.1:26379", InvalidArgument),
+        ("redis+sentinel://127.0.0.1:26379/mymaster/one", InvalidArgument),
+        ("redis+cluster://127.0.0.1:1,127.0.0.1:2", StoreUnavailable),
+        ("redis+cluster://127.0.0.1:7000/1", InvalidArgument),
+        ("redis+cluster://127.0.0.1:7000?replicas=1", InvalidArgument),
+        ("redis+cluster://127.0.0.1:7000,", InvalidArgument),
+        ("redis+mirror://127.0.0.1:7000", UnknownBackend),
         ("mysql://127.0.0.1/db", UnknownBackend),
     ],
 )

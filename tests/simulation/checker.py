@@ -118,6 +118,18 @@ class Checker:
         elif there.id != id:
             raise Violation("stable ids", f"{spot[1]} was {there.id}, now {id}", words)
 
+    def losing(self, call: Call) -> None:
+        """The store loses the newest of what it knew: acks that it has answered may come undone."""
+        for reader in self.readers.values():
+            reader.losses.append(call)
+
+    def lost(self) -> None:
+        """A publish that was not answered before it may be stored elsewhere now."""
+        for spot, placed in list(self.placed.items()):
+            if placed.sent.call.answered is None:
+                del self.placed[spot]
+                del self.spots[placed.sent.number]
+
     # Reading and receiving.
 
     def identify(self, message: Message, *, is_known: bool = True) -> Sent:

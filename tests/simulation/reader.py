@@ -66,6 +66,7 @@ class Reader:
         self.groups: defaultdict[str, list[Given]] = defaultdict(list)
         self.seeks: list[Range] = []
         self.ranges: list[Range] = []  # acks up to an index, and purges
+        self.losses: list[Call] = []  # when the store lost the newest of what it knew
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
@@ -94,10 +95,10 @@ class Reader:
         return any(c.asked > after and c.answered and c.answered < before for c in calls)
 
     def was_reset(self, index: int, after: float, before: float) -> bool:
-        """Whether the message may have come back: its subscription was sought, it was replayed."""
-        revivals = self.trails[index].revivals
+        """Whether the message may have come back: sought, replayed, or its ack was lost."""
+        calls = self.trails[index].revivals + self.losses
         return self.was_sought(after, before) or any(
-            call.may_fall_between(after, before) for call in revivals
+            call.may_fall_between(after, before) for call in calls
         )
 
     def may_have_settled(self, index: int, before: float, after: float = -1) -> bool:
@@ -116,6 +117,8 @@ class Reader:
         trail = self.trails[index]
         if index < self.first or self.seeks or self.ranges or trail.revivals or trail.acked:
             return
+        if self.losses:
+            return
         first = trail.acks[0]
         proof = Call(what=first.what, asked=first.asked, asked_ns=first.asked_ns, answered=moment)
         trail.acked.append(proof)
@@ -132,7 +135,8 @@ class Reader:
         """
         if given.call.asked > call.asked or call.asked_ns >= given.until_ns:
             return False
-        enders = [r.call for r in self.seeks + self.ranges] + self.trails[given.index].enders
+        ranges = [r.call for r in self.seeks + self.ranges]
+        enders = ranges + self.losses + self.trails[given.index].enders
         return not any(e.may_fall_between(given.call.asked, call.asked + 0.5) for e in enders)
 
     # A client was answered.

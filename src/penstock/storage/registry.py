@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["open_archived", "open_store"]
 
 TICK_SECONDS = 1.0
-_REDIS = ("redis", "rediss", "unix", "valkey", "valkeys")
+_REDIS = re.compile(r"(rediss?|valkeys?)(\+(sentinel|cluster))?|unix")
 
 
 async def open_store(
@@ -46,7 +47,7 @@ async def open_store(
     if not isinstance(url, str):
         raise InvalidArgument(f"the store's url is {url!r}: use a text, for example wal:./data")
     scheme, found, rest = url.partition(":")
-    if archive is not None and scheme not in _REDIS:
+    if archive is not None and not _REDIS.fullmatch(scheme):
         raise InvalidArgument(
             "an archive is for a store in Redis: use --store redis://..., or leave out --archive"
         )
@@ -60,7 +61,7 @@ async def open_store(
                 f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
             )
         return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng, observe_sync)
-    if scheme in _REDIS:
+    if _REDIS.fullmatch(scheme):
         if archive is not None:
             store = await open_archived(url, archive, archive_mode, clock, rng)
             store.start_ticking()

@@ -31,6 +31,9 @@ _DUPLICATE_KEY = 11000
 _CHUNK = 1000
 _MICROSECONDS = 1000  # nanoseconds each
 
+# The field that counts, after how many seconds, and whether only of documents that are done.
+Rule = tuple[str, float | None, bool]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(QueueState).decode
 
@@ -221,18 +224,16 @@ class Archive:
                 continue
             await self._make_indexes(queue)
             collection = self.connection.collection(queue)
-            field, seconds, done = rule
-            options: Document = {}
-            if done:
-                options["partialFilterExpression"] = {"done": True}
+            wanted = _ttl_index(rule)
             with self.connection.asking():
                 for index in await (await collection.list_indexes()).to_list():
-                    if "expireAfterSeconds" in index:
+                    if wanted is not None and wanted == {name: index.get(name) for name in wanted}:
+                        wanted = None  # another server has made it
+                    elif "expireAfterSeconds" in index:
                         await collection.drop_index(index["name"])
-                if seconds is not None:
-                    await collection.create_index(
-                        field, expireAfterSeconds=min(int(seconds), 2**31 - 1), **options
-                    )
+                if wanted is not None:
+                    options = {name: value for name, value in wanted.items() if value is not None}
+                    await collection.create_index(options.pop("key"), **options)
             self._has_indexes[queue] = rule
 
     async def expires_by_itself(self) -> bool:
@@ -258,7 +259,19 @@ class Archive:
                 await self.remove(queue, [condition])
 
 
-def _rules(state: QueueState) -> Iterable[tuple[str, tuple[str, float | None, bool]]]:
+def _ttl_index(rule: Rule) -> Document | None:
+    """As MongoDB lists it; None if nothing is too old."""
+    field, seconds, done = rule
+    if seconds is None:
+        return None
+    return {
+        "key": {field: 1},
+        "expireAfterSeconds": min(int(seconds), 2**31 - 1),
+        "partialFilterExpression": {"done": True} if done else None,
+    }
+
+
+def _rules(state: QueueState) -> Iterable[tuple[str, Rule]]:
     """For each collection: the field that counts, after how many seconds, and of which documents.
 
     What somebody has not settled stays as long as the queue keeps it.

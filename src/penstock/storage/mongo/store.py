@@ -69,6 +69,7 @@ class ArchivedStore:
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
         self._turn = asyncio.Lock()
+        self._recovering = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -93,11 +94,18 @@ class ArchivedStore:
         return store
 
     async def recover(self) -> Recovered:
-        """Rebuild what the hot store has lost, and archive what it has that the record has not."""
-        recovered = await recover(self._hot, self._archive, self._identity)
-        if recovered.restored or recovered.archived:
-            await self._mirror.copy_all()
-        return recovered
+        """Rebuild what the hot store has lost, and archive what it has that the record has not.
+
+        Once for all who ask while it is done: the lock keeps out other servers, not this one.
+        """
+        is_first = not self._recovering.locked()
+        async with self._recovering:
+            if not is_first and await self._hot.is_complete(self._identity):
+                return Recovered(restored={}, archived={})
+            recovered = await recover(self._hot, self._archive, self._identity)
+            if recovered.restored or recovered.archived:
+                await self._mirror.copy_all()
+            return recovered
 
     @property
     def durability(self) -> base.Durability:

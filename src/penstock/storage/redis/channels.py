@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from penstock.errors import StoreUnavailable
+from penstock.storage.redis.driver import Driver
 
 __all__ = ["Channels", "Waiter"]
 
@@ -69,8 +69,8 @@ class _Channel:
 class Channels:
     """One connection that listens, made when somebody waits for the first time."""
 
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
         self._channels: dict[str, _Channel] = {}
         self._pubsub: PubSub | None = None
         self._listener: asyncio.Task[None] | None = None
@@ -130,7 +130,7 @@ class Channels:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError) as exc:
+            except (RedisError, RedisClusterException, OSError) as exc:
                 logger.warning("news from Redis were cut off: %s", exc)
             self._pubsub = None
             # What was told meanwhile is lost, so everybody looks.
@@ -140,8 +140,8 @@ class Channels:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        async with self._redis.pubsub() as pubsub:
-            await pubsub.connect()
+        async with self._driver.listening() as pubsub:
+            await pubsub.connect()  # type: ignore[no-untyped-call]
             self._pubsub = pubsub
             if self._channels:
                 await pubsub.subscribe(*self._channels)

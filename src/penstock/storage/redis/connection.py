@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
 
 from redis import exceptions as failures
 from redis.asyncio import Redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from penstock.errors import (
-    InvalidArgument,
     MemoryFull,
     StorageError,
     StoreUnavailable,
 )
 from penstock.storage.base import Durability
+from penstock.storage.redis.address import parse
+from penstock.storage.redis.driver import Driver
 from penstock.storage.redis.scripts import Script, script
 
 __all__ = ["Connection", "translated"]
 
-DEFAULT_PREFIX = "penstock"
 # A server that does not answer for this long is taken to be away.
 TIMEOUT_SECONDS = 5.0
+# Replicas that do not answer for this long do not have it.
+_REPLICAS_SECONDS = 2.0
 
 Argument = str | bytes | int | float
 
@@ -42,6 +41,7 @@ def translated() -> Iterator[None]:
         failures.ReadOnlyError,
         failures.ClusterDownError,
         failures.TryAgainError,
+        failures.RedisClusterException,
         OSError,
     ) as exc:
         why = str(exc) or "it does not answer"
@@ -67,34 +67,14 @@ def _full() -> MemoryFull:
 
 
 class Connection:
-    """One pool of connections. Scripts are loaded when Redis does not know them (any more)."""
+    """The scripts are loaded when Redis does not know them (any more)."""
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        address, options = _split(url)
-        self.prefix = options.pop("prefix", DEFAULT_PREFIX)
-        if not self.prefix or set(self.prefix) & set("{} \n"):
-            raise InvalidArgument(
-                f"the prefix {self.prefix!r} cannot be used: choose one without braces and spaces"
-            )
-        if options:
-            raise InvalidArgument(
-                f"{', '.join(sorted(options))} in the url is not understood: there is prefix"
-            )
+        address = parse(url)
+        self.prefix = address.prefix
+        self.driver = Driver(address, timeout_seconds)
+        self._replicas = address.replicas
         self._timeout_seconds = timeout_seconds
-        try:
-            self.redis: Redis = Redis.from_url(
-                address,
-                protocol=2,
-                # None of the driver's: with one it makes a task for each command, which may also
-                # take the cancellation of its caller for its own.
-                socket_timeout=None,
-                socket_connect_timeout=timeout_seconds,
-                # A publish must not be sent twice by itself; who asked may do so.
-                retry=Retry(NoBackoff(), 0),
-            )
-        except ValueError as exc:
-            # Without the url: it may hold a password.
-            raise InvalidArgument(f"the store's url is not one of Redis: {exc}") from exc
         self.round_trips = 0
 
     @asynccontextmanager
@@ -102,55 +82,55 @@ class Connection:
         """For a few commands that are no script."""
         with translated():
             async with asyncio.timeout(self._timeout_seconds):
-                yield self.redis
+                try:
+                    yield self.driver.redis
+                except failures.ReadOnlyError:
+                    await self.driver.leave()
+                    raise
 
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
         """One script, which is one atomic step."""
         found = script(name)
-        with translated():
-            async with asyncio.timeout(self._timeout_seconds):
-                try:
-                    return await self._evaluate(found, key, arguments)
-                except failures.NoScriptError:
-                    # Redis was restarted, or another one has taken over.
-                    await self.redis.script_load(found.text)
-                    return await self._evaluate(found, key, arguments)
+        async with self.asking() as redis:
+            try:
+                return await self._evaluate(
+                    redis, found, ("EVALSHA", found.digest, 1, key, *arguments)
+                )
+            except failures.NoScriptError:
+                # Redis was restarted, or another one has taken over. This one learns it.
+                return await self._evaluate(redis, found, ("EVAL", found.text, 1, key, *arguments))
 
-    async def _evaluate(self, found: Script, key: str, arguments: Sequence[Argument]) -> Any:
+    async def _evaluate(self, redis: Redis, found: Script, command: tuple[Argument, ...]) -> Any:
         self.round_trips += 1
-        return await self.redis.execute_command(  # type: ignore[no-untyped-call]
-            "EVALSHA", found.digest, 1, key, *arguments
-        )
+        if not (self._replicas and found.writes):
+            return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
+        # On the same connection, whose writes are what is waited for.
+        together = redis.pipeline(transaction=False)
+        together.execute_command(*command)
+        together.execute_command("WAIT", self._replicas, round(_REPLICAS_SECONDS * 1000))
+        answer, reached = await together.execute(raise_on_error=False)
+        for one in (answer, reached):
+            if isinstance(one, Exception):
+                raise one
+        if reached < self._replicas:
+            raise StoreUnavailable(
+                f"Redis has done it, but {reached} of its replicas have it, and {self._replicas} "
+                "must: try again shortly"
+            )
+        return answer
 
     async def durability(self) -> Durability:
         """What Redis says it does; what it does not say is not promised."""
-        async with self.asking() as redis:
+        async with self.asking():
             try:
-                found = await redis.config_get("append*")
+                found = await self.driver.config("append*")
             except failures.ResponseError:
                 return "memory"  # some who rent Redis out do not let one ask
-        is_synced = found.get("appendonly") == "yes" and found.get("appendfsync") == "always"
+        is_synced = all(
+            one.get("appendonly") == "yes" and one.get("appendfsync") == "always" for one in found
+        )
         return "fsync" if is_synced else "memory"
 
     async def close(self) -> None:
         with translated():
-            await self.redis.aclose()
-
-
-def _split(url: str) -> tuple[str, dict[str, str]]:
-    """The url as the driver takes it, and the options that are ours."""
-    address, _, query = url.partition("?")
-    for ours, drivers in _SCHEMES.items():
-        if address.startswith(ours):
-            address = drivers + address.removeprefix(ours)
-    options = dict(parse_qsl(query, keep_blank_values=True))
-    theirs = {name: options.pop(name) for name in list(options) if name in _DRIVERS_OPTIONS}
-    return f"{address}?{urlencode(theirs)}" if theirs else address, options
-
-
-_SCHEMES = {
-    "valkey://": "redis://",
-    "valkeys://": "rediss://",
-}
-# Of redis.from_url, what may be needed to reach a server.
-_DRIVERS_OPTIONS = {"db", "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
+            await self.driver.close()

@@ -16,11 +16,12 @@ _FIRST = re.compile(r"^-- first: (.+)$", re.MULTILINE)
 class Script:
     """A script's text, and the digest that Redis knows it by."""
 
-    __slots__ = ("digest", "name", "text")
+    __slots__ = ("digest", "name", "text", "writes")
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.text = text
+        self.writes = "no-writes" not in text.partition("\n")[0]
         self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 

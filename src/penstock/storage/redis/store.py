@@ -86,7 +86,7 @@ class RedisStore:
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publish)
-        self._channels = Channels(connection.redis)
+        self._channels = Channels(connection.driver)
         self._shared = RedisShared(self._steps, self._channels)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
