@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from penstock import NewMessage
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold
-from penstock.pipeline.bronze import MESSAGES, Stream, land_stream
+from penstock.pipeline.bronze import MESSAGES, land_stream
 from penstock.pipeline.errors import LakeInUse, QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -139,14 +139,20 @@ def test_a_batch_that_is_run_again_after_it_was_landed_adds_nothing(
     world: World, queue: str, lake: Lake
 ) -> None:
     world.publish(queue, 10)
-    rows = world.read(subscribe=queue)
-    Stream(lake, MESSAGES, lambda _: None).land(rows, 0)
-
+    land(world, lake, queue)
     # Given a crash before Spark noted the batch, a new process gets the same one again.
-    Stream(lake, MESSAGES, lambda _: None).land(rows, 0)
+    commits = lake.checkpoint("bronze") / "commits"
+    for name in ("0", ".0.crc"):
+        (commits / name).unlink(missing_ok=True)
+    world.publish(queue, 5, first=10)
 
-    assert seen_by_arrow(lake) == [(queue, index) for index in range(10)]
-    assert len(Landing(lake, "bronze").entries()) == 1
+    land(world, lake, queue)
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(15)]
+    assert [entry.progress for entry in Landing(lake, "bronze").entries()] == [
+        {queue: 10},
+        {queue: 15},
+    ]
 
 
 def test_a_lost_checkpoint_repeats_nothing(world: World, queue: str, lake: Lake) -> None:

@@ -247,6 +247,9 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         self._transport.write(data)
 
+    def write_all(self, parts: tuple[bytes, ...]) -> None:
+        self._transport.writelines(parts)
+
     def close(self) -> None:
         self._transport.close()
 

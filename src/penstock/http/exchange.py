@@ -199,12 +199,16 @@ class Exchange:
             connection.write(self._head(response, content) + body)
         else:
             connection.write(self._head(response, content))
-            async for part in _chunks(content):
-                connection.write(part)
+            parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())
+            async for part in parts:
+                if part:
+                    # Apart, so that long parts are not copied once more.
+                    connection.write_all((b"%x\r\n" % len(part), part, b"\r\n"))
                 if connection.is_slow:
                     await connection.drained()
                 if self.is_gone:
                     return
+            connection.write(b"0\r\n\r\n")
         if connection.is_slow:
             await connection.drained()
         self.is_answered = True
@@ -227,11 +231,3 @@ class Exchange:
             else:
                 head += b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind
         return head + (b"\r\n" if self.is_kept_alive else b"connection: close\r\n\r\n")
-
-
-async def _chunks(content: Content) -> AsyncIterator[bytes]:
-    parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())
-    async for part in parts:
-        if part:
-            yield b"%x\r\n%b\r\n" % (len(part), part)
-    yield b"0\r\n\r\n"

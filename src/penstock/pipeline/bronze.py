@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import reduce
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import msgspec
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.pipeline.files import FilesSource, StagedFile, Staging
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.landing import Landing
+from penstock.pipeline.landing import Landing, Move
 
 __all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
+
+# Below the staging of the job.
+_FILES = "files"
 
 
 class Feed(NamedTuple):
@@ -50,40 +53,38 @@ class Stream:
         self._feed = feed
         self._landing = Landing(lake, feed.table)
         self._on_landed = on_landed
-        # With a checkpoint only the first batch after a start can be one that was landed before.
-        # Without one the stream begins at its floor, which may lie below in more than one batch.
-        self._has_checkpoint = lake.checkpoint(feed.table).exists()
-        self._landed_before = self._landing.recover().progress
+        self.staging = Staging(
+            directory=str(lake.staging(feed.table) / _FILES),
+            number=feed.number,
+            at=feed.at,
+            landed=self._landing.recover().progress,
+            # With a checkpoint only the first batch after a start can be one that was landed.
+            # Without one the stream begins at its floor, which may lie below in more than one.
+            is_resumed=lake.checkpoint(feed.table).exists(),
+        )
 
     def land(self, batch: DataFrame, _number: int) -> None:
+        """The rows of ``batch`` are files: to ask for them is to have them written."""
         began = time.monotonic()
-        if self._landed_before:
-            batch = batch.where(_is_new(self._feed.number, self._landed_before))
-            if self._has_checkpoint:
-                self._landed_before = {}
-        staged = self._landing.staging / self._feed.table
-        day = F.to_date(F.col(self._feed.at))
-        (
-            batch.withColumn("day", day)
-            .write.mode("overwrite")
-            .partitionBy("queue", "day")
-            .parquet(str(staged))
-        )
-        moves = self._landing.staged(self._feed.table, self._feed.number)
+        files = [msgspec.convert(row.asDict(), StagedFile) for row in batch.collect()]
         ends: dict[str, int] = {}
-        for move in moves:
-            queue = move.path.split("/")[1].removeprefix("queue=")
-            ends[queue] = max(ends.get(queue, 0), (move.last or 0) + 1)
-        if moves:
-            self._landing.land(ends, moves)
-        rows = sum(move.rows for move in moves)
-        self._on_landed(Landed(self._feed.table, rows, len(moves), time.monotonic() - began))
+        for file in files:
+            ends[file.queue] = max(ends.get(file.queue, 0), file.last + 1)
+        if files:
+            self._landing.land(ends, [self._move(file) for file in files])
+        rows = sum(file.rows for file in files)
+        self._on_landed(Landed(self._feed.table, rows, len(files), time.monotonic() - began))
 
-
-def _is_new(number: str, progress: dict[str, int]) -> Column:
-    """Not landed yet. A queue of which nothing is landed is new altogether."""
-    landed = [(F.col("queue") == queue) & (F.col(number) < end) for queue, end in progress.items()]
-    return ~reduce(lambda one, other: one | other, landed, F.lit(False))
+    def _move(self, file: StagedFile) -> Move:
+        name = f"{file.first:020d}-{file.last:020d}.parquet"
+        return Move(
+            staged=f"{_FILES}/{file.path}",
+            path=f"{self._feed.table}/queue={file.queue}/day={file.day}/{name}",
+            rows=file.rows,
+            bytes=file.bytes,
+            first=file.first,
+            last=file.last,
+        )
 
 
 def land_stream(
@@ -97,7 +98,9 @@ def land_stream(
 ) -> StreamingQuery:
     """Begin, or go on where the lake's checkpoint is. ``options`` are those of the format."""
     stream = Stream(lake, feed, on_landed)
-    source = spark.readStream.format("penstock").options(**{**options, **feed.options}).load()
+    spark.dataSource.register(FilesSource)
+    every = {**options, **feed.options, **stream.staging.option()}
+    source = spark.readStream.format(FilesSource.name()).options(**every).load()
     writer = (
         source.writeStream.foreachBatch(stream.land)
         .queryName(f"penstock-{feed.table}")

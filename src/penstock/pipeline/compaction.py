@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.pipeline.lake import Lake, replace_file, sync_file
@@ -78,7 +79,8 @@ def _merge(files: list[Path], directory: Path) -> int:
     with pq.ParquetWriter(target, schema, compression="snappy") as writer:
         for file in files:
             for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-                writer.write_batch(batch)
+                # Whoever wrote them, they have the same columns; types may differ in their notes.
+                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
     sync_file(target)
     return 1
 

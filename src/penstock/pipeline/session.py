@@ -27,21 +27,28 @@ _SETTINGS = {
 }
 
 
+# Of a master in this process. Over TCP each task waits some 40 ms for an acknowledgement, because
+# Spark sends it what to do in small pieces.
+_LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
 def make_session(
     master: str | None = None, *, memory: str = "1g", settings: dict[str, str] | None = None
 ) -> SparkSession:
     """A new one, or the one there is with these settings. Without ``master`` Spark decides."""
     builder = SparkSession.builder.appName("penstock-pipeline")
+    every = {**_SETTINGS, "spark.driver.memory": memory}
     if master is not None:
         builder = builder.master(master)
         if master.startswith("local"):
-            builder = builder.config("spark.driver.host", "127.0.0.1").config(
-                "spark.driver.bindAddress", "127.0.0.1"
-            )
+            every |= _LOCAL
             # Workers run in the environment that has Penstock.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = builder.config("spark.driver.memory", memory)
-    for name, value in {**_SETTINGS, **(settings or {})}.items():
+    for name, value in {**every, **(settings or {})}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")

@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 from penstock.spark.errors import Refused, Unreachable
 from penstock.spark.options import Connection
 
-__all__ = ["Interrupted", "Server", "server_of"]
+__all__ = ["ARROW", "PACKED", "Interrupted", "Server", "server_of"]
 
 ARROW = "application/vnd.apache.arrow.stream"
+PACKED = "application/msgpack"
 _JSON = "application/json"
 _PASSING = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_SECONDS = 0.1

@@ -73,11 +73,11 @@ class Shaper:
     """
 
     def __init__(self, schema: StructType) -> None:
-        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = to_arrow_schema(schema, timezone="UTC")
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [_fit(batch.column(field.name), field.type) for field in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        columns = [_fit(batch.column(field.name), field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
 
 def _fit(column: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -8,10 +8,13 @@ a run not at all; `stop` also comes after a failure.)
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -182,6 +185,15 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if name in start
         }
         return split(spans, self._options)
+
+    def stop(self) -> None:
+        """At the end of Spark's process for this source, however that came.
+
+        If it came by Spark hanging up, that process would end with a traceback of its attempt to
+        say so to Spark. A query that was stopped is no error, so nobody should see one.
+        """
+        if isinstance(sys.exception(), EOFError | ConnectionError):
+            sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - the process ends with it
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):

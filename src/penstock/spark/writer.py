@@ -8,6 +8,7 @@ rows come in the same order again: chunks are cut by the sequence of rows alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ from pyspark.sql.types import (
 
 from penstock.errors import InvalidArgument
 from penstock.spark.errors import Refused
-from penstock.spark.http import ARROW, server_of
+from penstock.spark.http import ARROW, PACKED, server_of
 from penstock.spark.options import WriteOptions
 
 __all__ = ["PenstockStreamWriter", "PenstockWriter", "Written", "check_columns"]
@@ -117,14 +118,15 @@ def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions, key: str) 
     prefix = f"{key}/{_task().partitionId()}"
     chunks: dict[str, _Chunks] = {}
     rows = 0
-    for batch in iterator:
-        rows += batch.num_rows
-        for queue, part in _by_queue(batch, options.queue):
-            if queue not in chunks:
-                chunks[queue] = _Chunks(queue, prefix, options)
-            chunks[queue].add(part)
-    for each in chunks.values():
-        each.flush()
+    with _Sender(options) as sender:
+        for batch in iterator:
+            rows += batch.num_rows
+            for queue, part in _by_queue(batch, options.queue):
+                if queue not in chunks:
+                    chunks[queue] = _Chunks(queue, prefix, options.chunk_rows, sender)
+                chunks[queue].add(part)
+        for each in chunks.values():
+            each.flush()
     return Written(rows)
 
 
@@ -145,11 +147,11 @@ def _by_queue(batch: pa.RecordBatch, queue: str | None) -> Iterator[tuple[str, p
 class _Chunks:
     """Gathers the rows of one queue and publishes them whenever the next one does not fit."""
 
-    def __init__(self, queue: str, prefix: str, options: WriteOptions) -> None:
+    def __init__(self, queue: str, prefix: str, most_rows: int, sender: _Sender) -> None:
         self._path = f"/v1/queues/{queue}/messages"
         self._prefix = prefix
-        self._server = server_of(options.connection)
-        self._most_rows = options.chunk_rows
+        self._sender = sender
+        self._most_rows = most_rows
         self._parts: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
@@ -171,26 +173,61 @@ class _Chunks:
             self._rows += stop - at
             self._bytes += int(sizes[stop - 1]) - before
             at = stop
+        if self._rows >= self._most_rows:
+            self.flush()
 
     def flush(self) -> None:
         if not self._rows:
             return
         table = pa.Table.from_batches(self._parts)
-        self._publish(table, f"{self._prefix}/{self._number}")
+        self._sender.send(self._path, table, f"{self._prefix}/{self._number}")
         self._number += 1
         self._parts, self._rows, self._bytes = [], 0, 0
 
-    def _publish(self, table: pa.Table, key: str) -> None:
+
+class _Sender:
+    """Publishes chunks in their order, one at a time, while the task gathers the next one.
+
+    At the end of the block everything is published, or the first error is raised.
+    """
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._server = server_of(options.connection)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-sender")
+        self._sending: Future[None] | None = None
+
+    def __enter__(self) -> _Sender:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._wait()
+        finally:
+            self._thread.shutdown()
+
+    def send(self, path: str, table: pa.Table, key: str) -> None:
+        """Returns once the chunk before is published. Raises what that has failed with."""
+        self._wait()
+        self._sending = self._thread.submit(self._publish, path, table, key)
+
+    def _wait(self) -> None:
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
+
+    def _publish(self, path: str, table: pa.Table, key: str) -> None:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-        headers = {"Content-Type": ARROW, "Idempotency-Key": key}
+        # In this form the answer is one line; in JSON it would name every message.
+        headers = {"Content-Type": ARROW, "Accept": PACKED, "Idempotency-Key": key}
         try:
-            self._server.send("POST", self._path, memoryview(sink.getvalue()), headers)
+            self._server.send("POST", path, memoryview(sink.getvalue()), headers)
         except Refused as exc:
             if exc.reason != "batch_too_large" or table.num_rows == 1:
                 raise
             # Many attributes: the halves have keys of their own, the same ones every time.
             half = table.num_rows // 2
-            self._publish(table.slice(0, half), f"{key}.0")
-            self._publish(table.slice(half), f"{key}.1")
+            self._publish(path, table.slice(0, half), f"{key}.0")
+            self._publish(path, table.slice(half), f"{key}.1")

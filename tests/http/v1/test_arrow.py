@@ -169,7 +169,7 @@ def test_a_long_stream_comes_in_batches_and_has_no_limit(api: Api, queue: str) -
     batches = list(pa.ipc.open_stream(reply.body))
     assert sum(batch.num_rows for batch in batches) == 15_000
     assert len(batches) > 1
-    assert max(batch.num_rows for batch in batches) <= 8192
+    assert max(batch.num_rows for batch in batches) <= 10_000
     indexes = [index for batch in batches for index in batch["index"].to_pylist()]
     assert indexes == list(range(15_000))
 

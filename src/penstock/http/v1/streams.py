@@ -15,6 +15,7 @@ from typing import TypeVar
 from blacksheep import Response, StreamedContent
 
 from penstock.broker import Broker
+from penstock.core.limits import MAX_BATCH_MESSAGES
 from penstock.errors import QueueNotFound
 from penstock.http.exchange import IncomingRequest
 from penstock.http.v1.presence import Presence
@@ -22,8 +23,9 @@ from penstock.storage.block import Chunk
 
 __all__ = ["Range", "Streams"]
 
-# A part of a stream. Larger ones cost less each, and hold up others for longer.
-_ROWS = 8192
+# A part of a stream: at most a whole publish, so that its record is read once. Larger ones cost
+# less each, and hold up others for longer.
+_ROWS = MAX_BATCH_MESSAGES
 _BYTES = 1024 * 1024
 # What is written at once.
 _WRITE_BYTES = 256 * 1024
@@ -113,10 +115,9 @@ class Streams:
             with Presence(request) as client:
                 while chunk is not None and client.is_there:
                     pieces = encode(chunk)
-                    while client.is_there and (piece := await self.run(_next, pieces)) is not None:
-                        data = memoryview(piece)
-                        for at in range(0, len(data), _WRITE_BYTES):
-                            yield bytes(data[at : at + _WRITE_BYTES])
+                    while client.is_there and (slices := await self.run(_next, pieces)):
+                        for each in slices:
+                            yield each
                     chunk = None if rows.is_done else await rows.read()
             if after:
                 yield after
@@ -125,5 +126,10 @@ class Streams:
         return Response(HTTPStatus.OK, content=content)
 
 
-def _next(pieces: Iterator[bytes | memoryview]) -> bytes | memoryview | None:
-    return next(pieces, None)
+def _next(pieces: Iterator[bytes | memoryview]) -> list[bytes]:
+    """The next piece, cut into what is written at once; nothing at the end."""
+    for piece in pieces:
+        data = memoryview(piece)
+        if data:
+            return [bytes(data[at : at + _WRITE_BYTES]) for at in range(0, len(data), _WRITE_BYTES)]
+    return []

@@ -1,0 +1,191 @@
+"""A stream whose rows are files: each task writes its index range itself, and says what it wrote.
+
+The messages go from the server to parquet as Arrow, and never through the JVM as rows. That takes
+less than half of the time. Offsets, retries and the subscription are those of the format.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from penstock.pipeline.lake import sync_file
+from penstock.spark.fetch import Range
+from penstock.spark.options import ReadOptions, read_options
+from penstock.spark.schema import Shaper, read_schema
+from penstock.spark.stream_reader import Offset, PenstockStreamReader
+
+__all__ = ["FilesSource", "StagedFile", "Staging"]
+
+_OPTION = "landing"
+# Of bodies in memory, before they become a row group.
+_GROUP_BYTES = 64 * 1024 * 1024
+# Where the same value comes again and again. To look for one among bodies and ids takes time.
+_REPEATED = ("content_type", "topic", "group_key", "event", "subscription", "reason")
+
+
+class Staging(msgspec.Struct, frozen=True, kw_only=True):
+    """Where files go, and which column counts and which has the time.
+
+    `landed` is the next index of each queue that is landed. With `is_resumed` only the first batch
+    can hold any below; otherwise every one may.
+    """
+
+    directory: str
+    number: str
+    at: str
+    landed: dict[str, int]
+    is_resumed: bool
+
+    def option(self) -> dict[str, str]:
+        return {_OPTION: msgspec.json.encode(self).decode()}
+
+
+class StagedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` is relative to the directory of `Staging`."""
+
+    path: str
+    queue: str
+    day: str
+    rows: int
+    bytes: int
+    first: int
+    last: int
+
+
+_SCHEMA = StructType(
+    [
+        StructField(name, StringType() if name in ("path", "queue", "day") else LongType())
+        for name in StagedFile.__struct_fields__
+    ]
+)
+
+
+class FilesSource(DataSource):
+    """The options are those of the format's streams, and those of `Staging`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "penstock-files"
+
+    def schema(self) -> StructType:
+        return _SCHEMA
+
+    def streamReader(self, schema: StructType) -> FilesReader:  # noqa: N802
+        given = dict(self.options)
+        staging = msgspec.json.decode(given.pop(_OPTION), type=Staging)
+        return FilesReader(read_options(given, "stream"), staging)
+
+
+class FilesReader(PenstockStreamReader):
+    """An attempt that fails leaves files that nobody names, until the next batch is landed."""
+
+    def __init__(self, options: ReadOptions, staging: Staging) -> None:
+        super().__init__(options, read_schema(options))
+        self._staging = staging
+        self._began: Offset | None = None
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        if self._began is None:
+            self._began = start
+        found = super().partitions(start, end)
+        if self._staging.is_resumed and start != self._began:
+            return found
+        landed = self._staging.landed
+        ranges = [
+            Range(each.queue, max(each.start, landed.get(each.queue, 0)), each.stop)
+            for each in found
+            if isinstance(each, Range)
+        ]
+        return [each for each in ranges if each.start < each.stop]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, Range):
+            return
+        directory = Path(self._staging.directory)
+        files: dict[str, _File] = {}
+        for batch in super().read(partition):
+            for day, rows in _by_day(batch, self._staging.at):
+                if day not in files:
+                    files[day] = _File(directory, partition.queue, day, self._staging.number)
+                files[day].add(rows)
+        written = [file.finish() for file in files.values()]
+        yield pa.RecordBatch.from_pylist(
+            [msgspec.structs.asdict(file) for file in written], Shaper(_SCHEMA).schema
+        )
+
+
+def _by_day(batch: pa.RecordBatch, at: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Days are of UTC."""
+    days = batch.column(at).cast(pa.date32())
+    every = pc.unique(days).to_pylist()
+    for day in every:
+        yield day.isoformat(), batch if len(every) == 1 else batch.filter(pc.equal(days, day))
+
+
+class _File:
+    """Of one queue and day; both are in the names of its directories, and so not in the file."""
+
+    def __init__(self, directory: Path, queue: str, day: str, number: str) -> None:
+        self._directory = directory
+        self._queue = queue
+        self._day = day
+        self._number = number
+        # Another attempt at the same range must not write to the same file.
+        self._path = Path(f"queue={queue}") / f"day={day}" / f"{uuid.uuid4().hex}.parquet"
+        self._parts: list[pa.RecordBatch] = []
+        self._bytes = 0
+        self._rows = 0
+        self._first: int | None = None
+        self._last = 0
+        self._writer: pq.ParquetWriter | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        numbers = rows.column(self._number)
+        if self._first is None:
+            self._first = numbers[0].as_py()
+        self._last = numbers[-1].as_py()
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        self._parts.append(rows.drop_columns(["queue"]))
+        if self._bytes >= _GROUP_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        table = pa.Table.from_batches(self._parts)
+        if self._writer is None:
+            path = self._directory / self._path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            repeated = [name for name in _REPEATED if name in table.column_names]
+            self._writer = pq.ParquetWriter(
+                path, table.schema, compression="snappy", use_dictionary=repeated
+            )
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self._parts, self._bytes = [], 0
+
+    def finish(self) -> StagedFile:
+        """On the disk when this returns."""
+        if self._parts:
+            self._write()
+        assert self._writer is not None
+        assert self._first is not None
+        self._writer.close()
+        path = self._directory / self._path
+        sync_file(path)
+        return StagedFile(
+            path=str(self._path),
+            queue=self._queue,
+            day=self._day,
+            rows=self._rows,
+            bytes=path.stat().st_size,
+            first=self._first,
+            last=self._last,
+        )
