@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-from typing import Any, cast
-
-import uvicorn
-from uvicorn.server import ServerState
 
 from penstock.broker import Broker
 from penstock.http.app import create_app
-from penstock.http.connection import Connection
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 from tests.http.client import basic
+from tests.http.in_process import connect
 
 PUSH = (
     "POST /queue/push HTTP/1.1\r\nHost: a\r\nconsumerGroup: orders\r\n"
@@ -22,31 +17,17 @@ PUSH = (
 ).encode()
 
 
-class Wire:
-    """A transport that keeps what was written last."""
-
-    def __init__(self) -> None:
-        self.written: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def write(self, data: bytes) -> None:
-        self.written.put_nowait(data)
-
-    def is_closing(self) -> bool:
-        return False
-
-
 async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
     # Given a connection on which there were some requests
     async with Broker(await open_store("memory:")) as broker:
         app = await create_app(broker, Settings(data="memory:"))
         await app.start()  # type: ignore[no-untyped-call]
-        config = uvicorn.Config(app, http=cast(Any, Connection), log_level="critical")
-        connection, wire = Connection(config, ServerState(), {}), Wire()
-        connection.connection_made(cast(asyncio.BaseTransport, wire))
+        connection, wire = connect(app)
 
         async def ask() -> None:
             connection.data_received(PUSH)
-            assert (await wire.written.get()).startswith(b"HTTP/1.1 200 OK\r\n")
+            await wire.more()
+            assert wire.written.pop().startswith(b"HTTP/1.1 200 OK\r\n")
 
         for _ in range(10):
             await ask()

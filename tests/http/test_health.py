@@ -8,8 +8,8 @@ from pathlib import Path
 from penstock.broker import Broker
 from tests.faults.files import FaultyFiles, failing
 from tests.faults.store import open_store
-from tests.http.asgi import application
 from tests.http.client import Client
+from tests.http.in_process import application
 
 
 def test_a_server_that_is_well_says_so(anyone: Client) -> None:

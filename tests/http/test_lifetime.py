@@ -9,8 +9,8 @@ import pytest
 from penstock.broker import Broker
 from penstock.storage.memory import MemoryStore
 from tests.contract.clock import ManualClock
-from tests.http.asgi import InProcess, application
 from tests.http.client import Answer
+from tests.http.in_process import InProcess, application
 
 
 class World:

@@ -13,8 +13,8 @@ import pytest
 import penstock
 from penstock.http.auth import FREE_FAILURES
 from tests.docs.page import ROOT
-from tests.http.asgi import InProcess, application
 from tests.http.client import Answer, Client
+from tests.http.in_process import InProcess, application
 from tests.http.server import Server
 from tests.http.test_roles import ADMIN, USER
 

@@ -11,8 +11,8 @@ from penstock.storage.local import LocalShared
 from penstock.storage.registry import open_store
 from penstock.storage.shared import Limit
 from tests.contract.clock import ManualClock
-from tests.http.asgi import application
 from tests.http.client import Answer, Client
+from tests.http.in_process import application
 from tests.http.server import running
 
 

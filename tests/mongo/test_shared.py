@@ -12,7 +12,7 @@ from penstock.errors import StoreUnavailable
 from penstock.http import passwords
 from penstock.storage.redis.store import RedisStore
 from tests.http.api.world import World
-from tests.http.asgi import application
+from tests.http.in_process import application
 from tests.http.server import running
 from tests.mongo.conftest import Addresses, Open
 from tests.proxy import Proxy

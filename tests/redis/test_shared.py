@@ -17,7 +17,7 @@ from penstock.http import passwords
 from penstock.storage.redis import shared as redis_shared
 from penstock.storage.redis.store import RedisStore
 from tests.http.api.world import QUEUE, Person, World
-from tests.http.asgi import application
+from tests.http.in_process import application
 from tests.redis_server import redis_url, remove_keys
 
 _SECONDS = 20

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from penstock.broker import Broker
 from penstock.storage.registry import open_store
-from tests.http.asgi import InProcess, application
 from tests.http.client import Answer
+from tests.http.in_process import InProcess, application
 
 __all__ = ["QUEUE", "Person", "World", "world"]
 

@@ -17,7 +17,7 @@ from penstock.errors import QueueNotFound
 from penstock.http.v1.streams import Range
 from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.registry import open_store
-from tests.http.asgi import InProcess, application
+from tests.http.in_process import InProcess, application
 from tests.http.v1.conftest import ADMIN, Api, Reply, Server
 from tests.http.v1.test_messages import NDJSON, publish
 
