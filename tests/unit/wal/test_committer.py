@@ -163,38 +163,57 @@ async def test_all_that_one_turn_of_the_loop_submits_is_one_commit_on_the_loop(
         simulated.is_down = False
 
 
-async def test_a_group_stays_open_while_every_turn_brings_more(simulated: SimulatedFiles) -> None:
-    # Given some who come one turn after the other
+async def come(committer: GroupCommitter, log: Log, count: int, *, turns: bool) -> None:
+    """All at once, or each a turn of the loop after the other; until all are answered."""
+    waiting = []
+    for number in range(count):
+        log.append(KIND, b"%d" % number)
+        waiting.append(committer.submit())
+        if turns:
+            await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+
+
+async def test_a_group_waits_for_as_many_as_the_one_before_had(simulated: SimulatedFiles) -> None:
     log = prepared_log(simulated)
     async with running(log) as committer:
+        # Given five who were answered together
+        await come(committer, log, 5, turns=False)
         watch = Watch(simulated)
-        waiting = []
-        for number in range(5):
-            log.append(KIND, b"%d" % number)
-            waiting.append(committer.submit())
-            await asyncio.sleep(0)
-        # Then nothing is committed until a turn brings nothing, and then all at once
-        assert not watch.threads
-        await asyncio.gather(*waiting)
+        # When they come back one turn after the other, then all have one commit
+        await come(committer, log, 5, turns=True)
         assert watch.on_loop == [True]
 
 
-async def test_a_group_that_has_been_open_for_long_goes_to_the_thread(
+async def test_a_group_waits_for_nobody_once_a_turn_brings_nothing(
     simulated: SimulatedFiles,
 ) -> None:
+    log = prepared_log(simulated)
+    async with running(log) as committer:
+        await come(committer, log, 5, turns=False)
+        watch = Watch(simulated)
+        await come(committer, log, 1, turns=False)
+        assert watch.on_loop == [True]
+        # And the next expects no more than that one
+        await come(committer, log, 2, turns=True)
+        assert watch.on_loop == [True, True, True]
+
+
+async def test_no_group_is_kept_open_for_long(simulated: SimulatedFiles) -> None:
     now = 100.0
     log = prepared_log(simulated)
     async with running(log, monotonic=lambda: now) as committer:
+        await come(committer, log, 10, turns=False)
         watch = Watch(simulated)
         waiting = []
-        for number in range(5):
+        for number in range(10):
             log.append(KIND, b"%d" % number)
             waiting.append(committer.submit())
-            now += 0.0015
+            now += 0.0009
             await asyncio.sleep(0)
+        assert waiting[0].done()
         await asyncio.gather(*waiting)
-        assert watch.on_loop
-        assert not any(watch.on_loop[:-1])
+        assert len(watch.threads) > 1
 
 
 async def test_a_large_group_and_a_new_segment_are_left_to_the_thread(

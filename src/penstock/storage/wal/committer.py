@@ -1,12 +1,12 @@
 """Group commit: what comes together is committed together.
 
-A small group stays open for as long as every turn of the event loop brings more to it. Once a turn
-brings nothing, all who could join it have: it is written and synced right there, on the loop, which
-has nothing else to do, and to hand it to a thread and to hear back would take longer than the sync.
-Everything else goes to the writer thread at the end of the turn: a large group, one that has been
-open for long, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
-loop goes on, and all that it appends until the thread is back is the next group. Either way, the
-busier the log is, the more records share a sync.
+Those who were answered together come back together, one turn of the event loop after the other. So
+a small group stays open until it has as many as the one before, or until a turn brings nothing more.
+Then it is written and synced right there, on the loop, which has nothing else to do: to hand it to
+a thread and to hear back would take longer than the sync. Everything else goes to the writer thread:
+a large group, one that has been open for long, a new segment, whatever comes while the thread is
+busy or the disk is slow. Then the loop goes on, and all that it appends until the thread is back is
+the next group. Either way, the busier the log is, the more records share a sync.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ class GroupCommitter(Committer):
         # The group that is open.
         self._is_open = False
         self._has_grown = False  # in this turn of the loop
+        self._joined = 0
+        self._expected = 0  # as many as joined the one before
         self._opened_at = 0.0
         self._submitted: list[asyncio.Future[None]] = []
         self._callbacks: dict[Callable[[], None], None] = {}
@@ -163,6 +165,7 @@ class GroupCommitter(Committer):
 
     def _grow(self) -> None:
         self._has_grown = True
+        self._joined += 1
         if not self._is_open:
             self._is_open = True
             self._opened_at = self._monotonic()
@@ -173,6 +176,7 @@ class GroupCommitter(Committer):
         if has_grown and self._may_wait():
             self._loop.call_soon(self._end_turn)
             return
+        expected = self._joined
         try:
             callbacks, self._callbacks = self._callbacks, {}
             for callback in callbacks:
@@ -180,21 +184,23 @@ class GroupCommitter(Committer):
         finally:
             self._is_open = False
             self._announced = 0
+            self._expected, self._joined = expected, 0
             if self._submitted:
                 waiters, self._submitted = self._submitted, []
-                self._hand_over(waiters, is_loop_busy=has_grown)
+                self._hand_over(waiters)
 
     def _may_wait(self) -> bool:
         """Whether the group may have another turn."""
         return (
-            self._announced <= self._inline_bytes
+            self._joined < self._expected
+            and self._announced <= self._inline_bytes
             and self._monotonic() - self._opened_at < _LONGEST_OPEN_SECONDS
         )
 
-    def _hand_over(self, waiters: list[asyncio.Future[None]], *, is_loop_busy: bool) -> None:
+    def _hand_over(self, waiters: list[asyncio.Future[None]]) -> None:
         """Commit for these, here or in the thread."""
         with self._lock:
-            if is_loop_busy or not self._is_idle or not self._is_quick():
+            if not self._is_idle or not self._is_quick():
                 self._waiters += waiters
                 self._work.notify()
                 return
