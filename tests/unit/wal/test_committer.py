@@ -413,6 +413,21 @@ async def test_stopping_commits_what_is_pending_and_ends_the_thread(files: Files
         log.append(KIND, b"x")
 
 
+async def test_stopping_waits_for_what_is_still_to_be_appended(files: Files) -> None:
+    log = open_log(files)
+    committer = GroupCommitter(log)
+    answers: list[asyncio.Future[None]] = []
+
+    def append() -> None:
+        log.append(KIND, b"late")
+        answers.append(committer.submit())
+
+    committer.before_commit(append, 4)
+    await committer.stop()
+    await answers[0]
+    assert payloads(files) == [b"late"]
+
+
 async def test_a_failure_while_stopping_is_told(simulated: SimulatedFiles) -> None:
     log = open_log(simulated)
     committer = GroupCommitter(log)

@@ -1,12 +1,12 @@
 """Group commit: what comes together is committed together.
 
 Those who were answered together come back together, one turn of the event loop after the other. So
-a small group stays open until it has as many as the one before, or until a turn brings nothing more.
-Then it is written and synced right there, on the loop, which has nothing else to do: to hand it to
-a thread and to hear back would take longer than the sync. Everything else goes to the writer thread:
-a large group, one that has been open for long, a new segment, whatever comes while the thread is
-busy or the disk is slow. Then the loop goes on, and all that it appends until the thread is back is
-the next group. Either way, the busier the log is, the more records share a sync.
+a small group stays open until it has as many as the one before, or until a turn brings none. Then
+it is written and synced right there, on the loop, which has nothing else to do: to hand it to a
+thread and to hear back would take longer than the sync. Everything else goes to the writer thread:
+a large group, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
+loop goes on, and all that it appends until the thread is back is the next group. Either way, the
+busier the log is, the more records share a sync.
 """
 
 from __future__ import annotations
@@ -148,10 +148,9 @@ class GroupCommitter(Committer):
         return await answer
 
     async def stop(self) -> None:
+        self._close_group()
         with self._lock:
             self._is_stopping = True
-            self._waiters += self._submitted
-            self._submitted = []
             self._work.notify()
         # Shielded: the thread ends whether or not this caller waits for it.
         await asyncio.shield(self._stopped)
@@ -172,10 +171,15 @@ class GroupCommitter(Committer):
             self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
+        if not self._is_open:
+            return  # it was closed before its time
         has_grown, self._has_grown = self._has_grown, False
         if has_grown and self._may_wait():
             self._loop.call_soon(self._end_turn)
-            return
+        else:
+            self._close_group()
+
+    def _close_group(self) -> None:
         expected = self._joined
         try:
             callbacks, self._callbacks = self._callbacks, {}
@@ -200,6 +204,9 @@ class GroupCommitter(Committer):
     def _hand_over(self, waiters: list[asyncio.Future[None]]) -> None:
         """Commit for these, here or in the thread."""
         with self._lock:
+            if self._failure is not None:
+                self._fail(self._failure, waiters)
+                return
             if not self._is_idle or not self._is_quick():
                 self._waiters += waiters
                 self._work.notify()
