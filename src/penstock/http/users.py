@@ -171,6 +171,7 @@ class Users:
 
         Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
         """
+        await self.refresh()
         user = self._changeable(username)
         changes: dict[str, object] = {}
         if password is not None:
