@@ -220,10 +220,12 @@ BACKENDS = (
             {
                 "dead_letters",
                 "dependencies",
+                "events_queue",
                 "leases",
                 "publishing",
                 "queues",
                 "settling",
+                "shared",
                 "waiting",
             }
         ),

@@ -248,3 +248,17 @@ async def test_the_loop_goes_on_while_a_password_is_checked(world: World) -> Non
         await asyncio.sleep(0)
         turns += 1
     assert turns > 10
+
+
+async def test_other_servers_are_asked_before_a_refusal_and_never_for_who_is_known(
+    world: World,
+) -> None:
+    token = await world.token()
+    assert await world.authenticator.identify(RIGHT) is world.alice
+    asked = world.refreshed
+    for header in (token, RIGHT) * 10:
+        assert await world.authenticator.identify(header) is world.alice
+    assert world.refreshed == asked
+    world.change(stamp="second")
+    assert await world.authenticator.identify(token) is None
+    assert world.refreshed == asked + 1

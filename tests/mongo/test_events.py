@@ -11,6 +11,7 @@ from penstock.core.lifecycle import runs_in
 from penstock.errors import QueueNotFound
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Addresses, Open
+from tests.mongo.test_failures import rewound
 
 EVENTS = "orders-events"
 
@@ -63,3 +64,39 @@ async def test_the_record_of_the_events_goes_with_the_queue(
     other = Broker(await open_server())
     with pytest.raises(QueueNotFound):
         await other.read(EVENTS)
+
+
+async def test_a_redis_that_comes_back_with_old_data_gets_its_events_back(
+    store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    broker = Broker(store)
+    await broker.create_queue("orders", events=True)
+    await broker.publish("orders", [b"a"])
+    await store.copy_all()
+    async with rewound(addresses):
+        for _ in range(2):
+            await broker.publish("orders", [b"b"])
+        await store.copy_all()
+        before = await told(broker)
+    assert len(before) == 3
+    # Both when a server starts, and when one that runs tells something else in their place
+    other = await open_server()
+    assert await told(Broker(other)) == before
+    async with rewound(addresses):
+        await broker.receive("orders", limit=1)
+        await store.copy_all()
+    await Broker(other).receive("orders", limit=2)
+    await other.copy_all()
+    assert await told(Broker(other)) == [*before, ("delivered", 0, 1)]
+
+
+async def test_an_events_queue_that_no_record_has_is_made_again(
+    store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await Broker(store).create_queue("orders", events=True)
+    await store.close()
+    await database["penstock.queues"].delete_one({"_id": EVENTS})
+    await addresses.wipe_redis()
+    again = Broker(await open_server())
+    await again.publish("orders", [b"a"])
+    assert await told(again) == [("published", 0, 1)]

@@ -131,7 +131,7 @@ async def test_a_publish_that_was_refused_may_be_repeated_with_its_key(
 
 
 @asynccontextmanager
-async def _rewound(addresses: Addresses) -> AsyncIterator[None]:
+async def rewound(addresses: Addresses) -> AsyncIterator[None]:
     """Afterwards Redis has what it had before."""
     async with Redis.from_url(redis_url()) as redis:
         copy = {}
@@ -150,7 +150,7 @@ async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
 ) -> None:
     # Given a Redis that forgets the last publish, as one without fsync may
     await broker.publish("jobs", [b"a"])
-    async with _rewound(addresses):
+    async with rewound(addresses):
         await broker.publish("jobs", [b"b", b"c"])
     # When a server starts
     other = Broker(await open_server())
@@ -163,7 +163,7 @@ async def test_a_server_that_publishes_into_old_data_notices(
     broker: Broker, addresses: Addresses
 ) -> None:
     await broker.publish("jobs", [b"a"])
-    async with _rewound(addresses):
+    async with rewound(addresses):
         await broker.publish("jobs", [b"b"])
     with pytest.raises(StoreUnavailable, match="rebuilt"):
         await broker.publish("jobs", [b"c"])

@@ -91,6 +91,20 @@ async def test_a_new_password_voids_the_old_one_and_its_tokens_everywhere(
     await until_refused(other, alice.token)
 
 
+async def test_what_one_server_has_done_another_goes_on_with_at_once(open_server: Open) -> None:
+    one, other = await open_server(), await open_server()
+    for number in range(5):
+        alice = await one.person(f"alice-{number}")
+        # A user that has just been made is listed, waited for and removed elsewhere
+        listed = await other.app.ask("GET", "/admin/subscribers", name="admin")
+        assert alice.email in [user["username"] for user in listed.json]
+        await other.wait_for(alice, await one.person(f"bob-{number}"))
+        removed = await other.app.ask("DELETE", f"/admin/subscribers/{alice.email}", name="admin")
+        assert removed.status == 204
+        # And the name is free again
+        assert (await one.create(alice.email)).status == 200
+
+
 async def test_a_change_whose_news_were_lost_is_found_by_looking(
     open_server: Open, monkeypatch: pytest.MonkeyPatch, redis: Redis, root: str
 ) -> None:

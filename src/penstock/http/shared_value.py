@@ -47,22 +47,22 @@ class SharedValue(Generic[T]):
         self.value = empty
 
     async def open(self, first: Callable[[T], T]) -> None:
-        """Read it, change it by ``first``, and follow what others make of it.
+        """Change it by ``first``, and follow what others make of it.
 
-        Raises what ``decode`` and the store raise.
+        Raises what ``first``, ``decode`` and the store raise.
         """
-        async with self._changing:
-            await self._look()
         await self.change(first)
-        self._shared.follow(self._name, self._follow)
+        # Where it is lost, it is put back by changing nothing.
+        self._shared.follow(self._name, lambda: self.change(lambda value: value))
 
     async def change(self, change: Callable[[T], T]) -> None:
-        """``change`` is asked again if another server was faster, and may raise.
+        """``change`` is given what is so now, again if another server was faster, and may raise.
 
         Raises what the store raises.
         """
         async with self._changing:
             while True:
+                await self._look()
                 value = change(self.value)
                 if self._version and value == self.value:
                     return
@@ -71,7 +71,6 @@ class SharedValue(Generic[T]):
                 if version is not None:
                     self._take(value, version)
                     return
-                await self._look()
 
     async def refresh(self) -> None:
         """Know what others had changed when this was called; while the store is away, what was."""
@@ -82,11 +81,6 @@ class SharedValue(Generic[T]):
                     await self._look()
                 except StorageError as exc:
                     logger.warning("it may have changed meanwhile", what=self._name, why=str(exc))
-
-    async def _follow(self) -> None:
-        async with self._changing:
-            await self._look()
-        await self.change(lambda value: value)
 
     async def _look(self) -> None:
         self._looks += 1

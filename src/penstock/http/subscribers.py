@@ -77,6 +77,7 @@ class Subscribers:
         return answer(HTTPStatus.CREATED, _subscriber(user))
 
     async def list(self, request: IncomingRequest) -> Response:
+        await self._users.refresh()
         return answer(HTTPStatus.OK, [_subscriber(user) for user in self._users.stored()])
 
     async def alter(self, request: IncomingRequest) -> Response:

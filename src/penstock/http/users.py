@@ -98,6 +98,7 @@ class Users:
         Raises `InvalidName`, `UserExists`, `TooManyPasswords`, or `Conflict` for too many users.
         """
         username = _checked(username)
+        await self.refresh()
         permit()
         self._check_free(username)
         user = User(
@@ -142,6 +143,7 @@ class Users:
 
         Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
         """
+        await self.refresh()
         self._changeable(user.username)
         hashed = await self._passwords.hash(password)
         changed = user
@@ -169,6 +171,7 @@ class Users:
 
         Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
         """
+        await self.refresh()
         user = self._changeable(username)
         changes: dict[str, object] = {}
         if password is not None:

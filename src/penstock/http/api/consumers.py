@@ -93,6 +93,7 @@ class Consumers:
 
     async def add(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewDependency)
+        await self._users.refresh()
         user = self._users.find(new.user)
         await self._topics.add_dependency(user, [self._users.find(one) for one in new.dependent_on])
         return done("dependency added.")

@@ -8,10 +8,10 @@ it has passed, so a message waits for exactly the ones that receive it too.
 Who waits for whom is with the users, subscriptions are in the queue, and no single write covers
 both; and other servers may do the same at this moment. So the order of steps matters:
 
-- A new subscription has no callback at first. Then it is looked who is there, which of two servers
-  that do so at once at least one sees both of; those that must wait for it are told to, and it for
-  those that it must wait for; then it skips what was published meanwhile, and then it gets its
-  callback. Nothing is delivered on it before all of that has happened, so nobody can overtake it.
+- A new subscription has no callback at first. Once it is there, its server looks who else is: of
+  two servers that make one each, at least one sees both. It has those wait for it that must, and it
+  for those that it must wait for. Then the new one skips what was published meanwhile, and then it
+  gets its callback. Nothing is delivered on it before all of that, so nobody can overtake it.
 - Whatever a crash leaves undone was never answered. `open` completes or removes it. If that is what
   another server is just about to make, that one begins again.
 """

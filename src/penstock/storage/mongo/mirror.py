@@ -202,8 +202,11 @@ class Mirror:
             await self._archive.remove(queue, [gone])
 
     async def _copy_events(self, before: QueueState | None, events: QueueState) -> None:
-        """They are nobody's publish, so their documents are made here."""
-        at = events.first if before is None else before.next
+        """They are nobody's publish, so their documents are made here.
+
+        The last one of before once more: it shows if the hot store has another in its place.
+        """
+        at = events.first if before is None else max(0, before.next - 1)
         while at < events.next and (found := await self._hot.read(events.name, at, _AT_ONCE)):
             await self._archive.insert(events.name, [message_document(one) for one in found])
             at = found[-1].index + 1

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
+from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message
+from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
@@ -48,9 +50,13 @@ class _Recovery:
 
     async def run(self) -> Recovered:
         states = await self._archive.states()
+        known = {state.name for state in states}
         for state in states:
             await self._restore(state)
-        for name in set(await self._hot.names()) - {state.name for state in states}:
+            if state.config.events and state.name + EVENTS_SUFFIX not in known:
+                # Whoever made the queue died before this one had a record.
+                await self._hot.define(base.AlterQueue(queue=state.name, changes={"events": True}))
+        for name in set(await self._hot.names()) - known:
             await self._add(name)
         return Recovered(restored=self._restored, archived=self._archived)
 

@@ -14,6 +14,7 @@ from pymongo.errors import DuplicateKeyError
 from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.archiving import HotShared
 from penstock.storage.mongo.connection import Connection
+from penstock.storage.mongo.connection import Document as Fields
 from penstock.storage.shared import Document, Limit
 
 __all__ = ["ArchivedShared"]
@@ -35,19 +36,20 @@ class ArchivedShared:
 
     async def get(self, name: str, known: str | None = None) -> Document | None:
         self._check_there()
-        collection = self._connection.collection(_COLLECTION)
+        found = await self._find(name, {"version": True})
+        if found is None:
+            before = await self._hot.get(name)
+            if before is not None and before.version:  # there was no archive then
+                await self._replace(name, before, "")
+        elif found["version"] == known:
+            return None
+        found = await self._find(name)
+        document = Document(found["content"], found["version"]) if found else Document(b"", "")
+        return None if document.version == known else document
+
+    async def _find(self, name: str, fields: dict[str, bool] | None = None) -> Fields | None:
         with self._connection.asking():
-            found = await collection.find_one({"_id": name}, {"version": 1})
-            if found is None:
-                before = await self._hot.get(name)
-                if before is not None and before.version:  # there was no archive then
-                    await self._replace(name, before, "")
-                    return await self.get(name, known)
-                return None if known == "" else Document(b"", "")
-            if found["version"] == known:
-                return None
-            found = await collection.find_one({"_id": name})
-        return Document(b"", "") if found is None else Document(found["content"], found["version"])
+            return await self._connection.collection(_COLLECTION).find_one({"_id": name}, fields)
 
     async def put(self, name: str, content: bytes, version: str) -> str | None:
         self._check_there()

@@ -325,7 +325,10 @@ class ArchivedStore:
         """Bring the record up to what is, whoever changed it."""
         if await self._archive.names() - set(await self._hot.names()):
             await self.recover()
-        await self._mirror.copy_all()
+        try:
+            await self._mirror.copy_all()
+        except IndexTaken:  # by events, which no publish finds out
+            await self.recover()
 
     async def sweep(self) -> None:
         """Remove from the record what is too old, where MongoDB does not by itself."""
