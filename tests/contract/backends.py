@@ -36,8 +36,8 @@ class Backend:
     - `survives_restart`: what was answered is there after the store was closed and opened again.
     - `restarts_always`: it is opened anew before every call, so no call can wait for another.
     - `has_a_log`: a directory of its own, with the log of its events.
-    - `modules`: the parts of the suite that it is put through, if not all: an archive hands most
-      calls on to its Redis, which goes through all of them, and takes its time with the others.
+    - `modules`: the parts of the suite that it is put through, if not all: a cluster and an archive
+      do most of it as one Redis does, which goes through all of them, and take more time for it.
     """
 
     name: str
