@@ -222,7 +222,8 @@ BACKENDS = (
         survives_restart=True,
         restarts_always=False,
         modules=_in_ci_all(
-            "dead_letters dependencies events_queue leases publishing queues settling shared waiting"
+            "dead_letters dependencies events_queue leases publishing queues settling shared "
+            "waiting"
         ),
         open=_open_cluster,
         restart=_reopen_cluster,

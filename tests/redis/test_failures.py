@@ -21,6 +21,7 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownBackend,
 )
+from penstock.storage.redis import connection
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
@@ -165,12 +166,28 @@ async def test_a_redis_that_would_evict_queues_is_refused(
         await RedisStore.open(f"unix://{server.unix_socket_path}")
 
 
+async def test_without_a_replica_nothing_is_answered_that_needs_one(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_REPLICAS_SECONDS", 0.05)
+    address = f"unix://{server.unix_socket_path}"
+    broker = Broker(await RedisStore.open(f"{address}?replicas=1"))
+    # When a step must be on a replica, and there is none
+    with pytest.raises(StoreUnavailable, match="0 of its replicas have it, and 1 must"):
+        await broker.create_queue("jobs")
+    await broker.close()
+    # Then Redis has done it all the same, as the error says
+    broker = Broker(await RedisStore.open(address))
+    assert [stats.name for stats in await broker.stats()] == ["jobs"]
+    await broker.close()
+
+
 async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
-    connection = Connection(address, timeout_seconds=0.05)
+    hasty = Connection(address, timeout_seconds=0.05)
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        async with connection.asking() as redis:
+        async with hasty.asking() as redis:
             await redis.blpop(["nobody-pushes-here"], timeout=5)
-    await connection.close()
+    await hasty.close()
 
 
 async def test_a_redis_that_became_a_replica_is_left_for_the_one_that_took_over(

@@ -115,5 +115,8 @@ class Driver:
 
     async def close(self) -> None:
         await self.redis.aclose()
+        if self._cluster is not None:
+            # Which a client that never got to know the cluster does not do.
+            await self._cluster.nodes_manager.aclose("startup_nodes")
         for sentinel in self._sentinels:
             await sentinel.aclose()
