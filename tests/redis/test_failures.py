@@ -21,6 +21,7 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownBackend,
 )
+from penstock.storage.redis import connection
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
@@ -124,12 +125,69 @@ async def test_a_redis_without_memory_refuses_publishes_and_lets_consumers_go_on
     assert (await own.publish("jobs", [b"z"]))[0].index == 10
 
 
+async def test_at_maxmemory_nothing_is_evicted_and_room_is_made_by_letting_go(
+    own: Broker, server: ValkeyServer
+) -> None:
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        # Given a Redis with room for a few megabytes, and publishes until it has none left
+        used = (await redis.info("memory"))["used_memory"]
+        await redis.config_set("maxmemory", used + 8_000_000)
+        accepted = await _publish_until_full(own)
+        # Then all that was accepted is there, for consumers who go on
+        stats = await own.queue_stats("jobs")
+        assert (stats.messages, stats.subscriptions[0].ready) == (accepted, accepted)
+        for _ in range(accepted // 10):
+            await own.ack("jobs", await own.receive("jobs", limit=10))
+        # When an operator shortens how long the queue keeps what is settled
+        await own.alter_queue("jobs", retention_messages=1)
+        store = await RedisStore.open(f"unix://{server.unix_socket_path}")
+        await store.tick()
+        await store.close()
+        # Then there is room again, and nothing was evicted
+        await own.publish("jobs", [b"x" * 10_000] * 10)
+        assert (await redis.info("stats"))["evicted_keys"] == 0
+
+
+async def _publish_until_full(broker: Broker) -> int:
+    accepted = 0
+    while True:
+        try:
+            accepted += len(await broker.publish("jobs", [b"x" * 10_000] * 10))
+        except MemoryFull:
+            return accepted
+
+
+async def test_a_redis_that_would_evict_queues_is_refused(
+    own: Broker, server: ValkeyServer
+) -> None:
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        await redis.config_set("maxmemory-policy", "allkeys-lru")
+    with pytest.raises(InvalidArgument, match="maxmemory-policy noeviction"):
+        await RedisStore.open(f"unix://{server.unix_socket_path}")
+
+
+async def test_without_a_replica_nothing_is_answered_that_needs_one(
+    server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "_REPLICAS_SECONDS", 0.05)
+    address = f"unix://{server.unix_socket_path}"
+    broker = Broker(await RedisStore.open(f"{address}?replicas=1"))
+    # When a step must be on a replica, and there is none
+    with pytest.raises(StoreUnavailable, match="0 of its replicas have it, and 1 must"):
+        await broker.create_queue("jobs")
+    await broker.close()
+    # Then Redis has done it all the same, as the error says
+    broker = Broker(await RedisStore.open(address))
+    assert [stats.name for stats in await broker.stats()] == ["jobs"]
+    await broker.close()
+
+
 async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
-    connection = Connection(address, timeout_seconds=0.05)
+    hasty = Connection(address, timeout_seconds=0.05)
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        async with connection.asking() as redis:
+        async with hasty.asking() as redis:
             await redis.blpop(["nobody-pushes-here"], timeout=5)
-    await connection.close()
+    await hasty.close()
 
 
 async def test_a_redis_that_became_a_replica_is_left_for_the_one_that_took_over(

@@ -157,9 +157,11 @@ async def _publish(pair: Pair) -> None:
 async def _receive(pair: Pair) -> None:
     name, limit = pair.rng.choice(READERS), pair.rng.randrange(1, 8)
     lease = pair.rng.choice((None, None, 3.0, 100.0))
+    # A bound that is never reached: where it is, the two measure in ways of their own.
+    most = pair.rng.choice((None, 2**24))
     one, other = await pair.same(
         lambda broker, at: broker.receive(
-            QUEUE, subscription=name, limit=limit, lease_seconds=lease
+            QUEUE, subscription=name, limit=limit, lease_seconds=lease, most_bytes=most
         )
     )
     if not isinstance(one, type):

@@ -56,6 +56,19 @@ async def test_a_subscription_is_a_consumer_group_with_its_lag_and_pending(
     assert (found["pending"], found["lag"], found["last-delivered-id"]) == (0, 10, "0-0")
 
 
+async def test_a_receive_whose_bound_is_far_off_is_one_flight(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    for size in (3, 4):
+        await broker.publish("jobs", [b"x" * 1000] * size)
+    # All that lies ahead has no more bytes than this, so it goes the short way
+    await broker.receive("jobs", limit=5, most_bytes=7000)
+    assert await redis.zrange(f"{root}:s:default:flights", 0, -1) == ["0:5"]
+    # And where it may have more, each message is looked at
+    await broker.receive("jobs", limit=2, most_bytes=1500)
+    assert await redis.zrange(f"{root}:s:default:leases", 0, -1) == ["5"]
+
+
 async def test_an_ack_takes_a_message_out_of_the_pending_ones(
     broker: Broker, redis: Redis, root: str
 ) -> None:

@@ -11,6 +11,7 @@ from redis import exceptions as failures
 from redis.asyncio import Redis
 
 from penstock.errors import (
+    InvalidArgument,
     MemoryFull,
     StorageError,
     StoreUnavailable,
@@ -121,15 +122,29 @@ class Connection:
 
     async def durability(self) -> Durability:
         """What Redis says it does; what it does not say is not promised."""
-        async with self.asking():
-            try:
-                found = await self.driver.config("append*")
-            except failures.ResponseError:
-                return "memory"  # some who rent Redis out do not let one ask
-        is_synced = all(
-            one.get("appendonly") == "yes" and one.get("appendfsync") == "always" for one in found
+        found = await self._settings("append*")
+        is_synced = bool(found) and all(
+            one["appendonly"] == "yes" and one["appendfsync"] == "always" for one in found
         )
         return "fsync" if is_synced else "memory"
+
+    async def check_policy(self) -> None:
+        """Raises `InvalidArgument` if Redis would make room by taking away queues."""
+        for one in await self._settings("maxmemory-policy"):
+            policy = one["maxmemory-policy"]
+            if policy.startswith("allkeys"):
+                raise InvalidArgument(
+                    f"Redis has maxmemory-policy {policy}, and would evict queues when it is full: "
+                    "set maxmemory-policy noeviction"
+                )
+
+    async def _settings(self, pattern: str) -> list[dict[str, str]]:
+        """Of every server that takes writes; none if they do not tell."""
+        async with self.asking():
+            try:
+                return await self.driver.config(pattern)
+            except failures.ResponseError:
+                return []  # some who rent Redis out do not let one ask
 
     async def close(self) -> None:
         with translated():

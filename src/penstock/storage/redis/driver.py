@@ -54,7 +54,11 @@ class Driver:
             case "cluster":
                 nodes = [ClusterNode(*host) for host in address.hosts]
                 self._cluster = RedisCluster(
-                    startup_nodes=nodes, max_connections=_CONNECTIONS, **self._options
+                    startup_nodes=nodes,
+                    # The queues of a node that is away are; the others need not be.
+                    require_full_coverage=False,
+                    max_connections=_CONNECTIONS,
+                    **self._options,
                 )
                 # It has the same commands, but is no subclass.
                 self.redis = cast(Redis, self._cluster)
@@ -111,5 +115,8 @@ class Driver:
 
     async def close(self) -> None:
         await self.redis.aclose()
+        if self._cluster is not None:
+            # Which a client that never got to know the cluster does not do.
+            await self._cluster.nodes_manager.aclose("startup_nodes")
         for sentinel in self._sentinels:
             await sentinel.aclose()

@@ -88,18 +88,10 @@ class Rebuilding:
 
     async def lock(self, name: str, token: str, seconds: float) -> bool:
         key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
-        async with self._steps.connection.asking() as redis:
-            if await redis.set(key, token, nx=True, px=milliseconds):
-                return True
-            if await redis.get(key) != token.encode():
-                return False
-            return bool(await redis.pexpire(key, milliseconds))
+        return bool(await self._steps.run("lock", key, token, milliseconds))
 
     async def unlock(self, name: str, token: str) -> None:
-        key = self._steps.keys.lock(name)
-        async with self._steps.connection.asking() as redis:
-            if await redis.get(key) == token.encode():
-                await redis.delete(key)
+        await self._steps.run("unlock", self._steps.keys.lock(name), token)
 
     async def _finish(
         self, key: str, state: QueueState, there: Runs, matched: dict[str, Runs]

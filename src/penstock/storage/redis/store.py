@@ -97,9 +97,13 @@ class RedisStore:
     async def open(
         cls, url: str, *, clock: Clock | None = None, rng: Random | None = None
     ) -> RedisStore:
-        """Raises `StoreUnavailable` when there is nobody at that address."""
+        """Raises `StoreUnavailable` when there is nobody at that address.
+
+        And `InvalidArgument` for a Redis that would evict queues.
+        """
         connection = Connection(url)
         try:
+            await connection.check_policy()
             durability = await connection.durability()
         except BaseException:
             await connection.close()

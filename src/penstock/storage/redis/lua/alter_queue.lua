@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Changes the settings of a queue.
 --
 -- KEYS[1]  the queue's hash

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Changes the settings of a subscription.
 --
 -- KEYS[1]  the queue's hash; writes the subscription's keys, and those of the others that it waits

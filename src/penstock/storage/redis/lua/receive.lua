@@ -28,9 +28,10 @@ if s.paused ~= '' or room <= 0 then
 end
 local lease_us = tonumber(ARGV[6]) or s.lease
 local answer
-if read_ahead or ARGV[7] == '' and s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
+if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     and (q.odd == '' or runs_stop(q.key .. ':odd') <= s.walk)
-    and runs_stop(s.key .. ':settled') <= s.walk then
+    and runs_stop(s.key .. ':settled') <= s.walk
+    and (ARGV[7] == '' or q.source == '' and fits(q.stream, s.walk, room, q.bytes)) then
   -- The usual case: nothing but what lies ahead of the group's own cursor.
   follow(s)
   local entries = read_ahead

@@ -2,12 +2,28 @@
 -- subscription, nothing due, nothing in flight except flights. It decides as receive.lua does, and
 -- leaves all else to it; `read_ahead` is what it has read if that cannot be given as one flight.
 local read_ahead
+
+-- Whether the messages from an index on, so many at most, surely have no more bytes than asked for.
+-- An entry's `s` tells the bytes before its batch, so that of a later batch bounds them. `total` are
+-- the bytes of all there were. Those of dead letters are not known.
+local function fits(stream, from, room, total)
+  local MOST_IN_A_BATCH = 10000
+  local first = redis.call('XRANGE', stream, string.format('%.0f', from), '+', 'COUNT', 1)[1]
+  if not first then
+    return true
+  end
+  local beyond = redis.call('XRANGE', stream, string.format('%.0f', from + room + MOST_IN_A_BATCH),
+    '+', 'COUNT', 1)[1]
+  return (beyond and beyond[2][4] or total) - first[2][4] <= tonumber(ARGV[7])
+end
+
 do
   local key = KEYS[1] .. ':s:' .. ARGV[3]
-  local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'odd', 'expires', 'ttl', 'source')
+  local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'odd', 'expires', 'ttl', 'source',
+    'bytes')
   local s = redis.call('HMGET', key, 'walk', 'top', 'gen', 'flying', 'lease', 'max_in_flight',
     'paused', 'filter', 'parents')
-  if ARGV[7] == '' and q[1] == ARGV[2] and (q[3] or '') .. (q[4] or '') .. (q[5] or '') .. (q[6] or '') == ''
+  if q[1] == ARGV[2] and (q[3] or '') .. (q[4] or '') .. (q[5] or '') .. (q[6] or '') == ''
       and (s[7] or '') .. (s[8] or '') .. (s[9] or '') == ''
       and redis.call('EXISTS', key .. ':ready', key .. ':waiting', key .. ':leases') == 0 then
     local now = tonumber(ARGV[1])
@@ -21,7 +37,8 @@ do
     local first = redis.call('ZRANGE', key .. ':flights', 0, 0, 'WITHSCORES')
     local settled = redis.call('ZREVRANGE', key .. ':settled', 0, 0)
     if room > 0 and (tonumber(first[2] or nil) or math.huge) > now
-        and tonumber(settled[1] or 0) <= walk then
+        and tonumber(settled[1] or 0) <= walk
+        and (ARGV[7] == '' or fits(KEYS[1] .. ':stream', walk, room, q[7])) then
       local read = redis.call('XREADGROUP', 'GROUP', ARGV[3], ARGV[4], 'COUNT', room, 'STREAMS',
         KEYS[1] .. ':stream', '>')
       local entries = read and read[1][2] or {}
