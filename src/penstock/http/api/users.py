@@ -100,9 +100,9 @@ class UserCalls:
         )
 
 
-def _is_of_a_site(request: Request) -> bool:
+def _is_of_a_site(request: IncomingRequest) -> bool:
     """Whether a page of another machine asks, in a browser that happens to run on this one."""
-    origin = request.get_first_header(b"origin")
+    origin = request.first.get(b"origin")
     if origin is None:
         return False
     try:
