@@ -14,18 +14,16 @@ from typing import NamedTuple
 
 import structlog
 
-from penstock.broker import Broker
-from penstock.clock import Clock
 from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.leases import Leases
+from penstock.push.means import CALLING, Means
 from penstock.push.record import Record, failure_text
 from penstock.push.request import Requests
 from penstock.push.retry_after import retry_after_seconds
-from penstock.push.settler import CALLING, Settler, Spawn
-from penstock.push.slots import Slots
-from penstock.push.transport import Answer, Begun, CallFailed, Endpoint, Transport
+from penstock.push.settler import Settler
+from penstock.push.transport import Answer, Begun, CallFailed, Endpoint
 
 __all__ = ["Deliverer"]
 
@@ -45,35 +43,24 @@ class _Call(NamedTuple):
 class Deliverer:
     """Calls for one subscription until it is closed."""
 
-    def __init__(
-        self,
-        target: CallbackTarget,
-        *,
-        broker: Broker,
-        transport: Transport,
-        slots: Slots,
-        record: Record,
-        clock: Clock,
-        lease_seconds: float,
-        spawn: Spawn,
-    ) -> None:
-        self._broker = broker
-        self._transport = transport
-        self._slots = slots
-        self._record = record
-        self._clock = clock
-        self._spawn = spawn
+    def __init__(self, target: CallbackTarget, means: Means, lease_seconds: float) -> None:
+        self._broker = means.broker
+        self._transport = means.transport
+        self._slots = means.slots
+        self._clock = means.clock
+        self._spawn = means.spawn
+        self._record = Record(means.clock)
         self._loop = asyncio.get_running_loop()
         names = target.queue, target.subscription
-        self._settler = Settler(broker, *names, spawn)
-        self._leases = Leases(broker, *names, lease_seconds, spawn)
+        self._settler = Settler(means.broker, *names, means.spawn)
+        self._leases = Leases(means.broker, *names, lease_seconds, means.spawn)
         self._buffer: deque[Delivery] = deque()
         self._calls = 0
         self._not_before = 0.0
         self._wanted = asyncio.Event()
         self._is_closed = False
         self.update(target)
-        self._fetcher = spawn(self._fetch())
+        self._fetcher = means.spawn(self._fetch())
 
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""
