@@ -12,6 +12,7 @@ from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
 from penstock.core.callback import CallbackState, CallbackTarget
@@ -67,6 +68,8 @@ class Deliverer:
         self.target = target
         self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)
+        if target.paused:
+            self._give_back()
         self._wanted.set()
 
     def state(self) -> CallbackState:
@@ -102,6 +105,8 @@ class Deliverer:
     @property
     def _room(self) -> int:
         """How many to fetch now: ahead of the calls where all goes well."""
+        if self.target.paused:
+            return 0
         limit = self._limit
         if limit > 1 and not self.is_suspect:
             ahead = limit - len(self._buffer)
@@ -165,7 +170,7 @@ class Deliverer:
     def _may_call(self, others: int) -> bool:
         if not self._buffer or others >= self._limit or self._is_closed:
             return False
-        if self._pause_seconds() > 0:
+        if self.target.paused or self._pause_seconds() > 0:
             self._give_back()
             return False
         return True
@@ -226,9 +231,18 @@ class Deliverer:
             delay = retry_after_seconds(answer.retry_after, self._clock.now_ns() / 1e9)
         self._failed(delivery, reason, answer.status, delay)
         if answer.status == _GONE:
-            logger.warning("a callback is gone: its subscription is paused", **self._who)
-            with suppress(PenstockError):
-                await self._broker.pause(self.target.queue, self.target.subscription)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Nothing is called from this moment on, and when it is written nothing is delivered."""
+        logger.warning("a callback is gone: its subscription is paused", **self._who)
+        self.target = msgspec.structs.replace(self.target, paused=True)
+        self._give_back()
+        try:
+            await self._broker.pause(self.target.queue, self.target.subscription)
+        except PenstockError as exc:
+            logger.error("a subscription could not be paused", error=str(exc), **self._who)
+            self.target = msgspec.structs.replace(self.target, paused=False)
 
     def _failed(
         self,
