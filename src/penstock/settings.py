@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from penstock.logs import Level
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "is_loopback"]
 
 
 def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
@@ -122,15 +122,11 @@ class Settings(BaseSettings):
     @property
     def is_on_loopback(self) -> bool:
         """Whether only programs of this machine can reach the server."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
-    @property
-    def is_registration_open(self) -> bool:
-        if self.registration == "loopback":
-            return self.is_on_loopback
-        return self.registration == "open"
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -52,7 +52,8 @@ def answering(*statuses: int, text: str = "") -> Behaviour:
 class Receiver:
     """Listens on loopback. `behave` may be changed at any time; it begins with 204."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._host = host
         self.calls: list[Call] = []
         self.behave: Behaviour = answering(204)
         self._arrived = asyncio.Condition()
@@ -64,7 +65,7 @@ class Receiver:
             app, handler_cancellation=True, shutdown_timeout=0.05, access_log=None
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, self._host, 0)
         await site.start()
         self.port: int = self._runner.addresses[0][1]
         return self
@@ -73,7 +74,7 @@ class Receiver:
         await self._runner.cleanup()
 
     def url(self, path: str = "hook") -> str:
-        return f"http://127.0.0.1:{self.port}/{path}"
+        return f"http://{self._host}:{self.port}/{path}"
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         call = Call(request.path, request.headers, await request.read())

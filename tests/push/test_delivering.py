@@ -224,6 +224,40 @@ async def test_410_pauses_the_subscription_until_it_is_resumed(
     await until_stats(broker, "called", lambda s: s.acked == 1)
 
 
+@pytest.mark.parametrize("by", ["410", "an operator"])
+async def test_a_paused_subscription_makes_no_more_calls_not_even_of_what_was_fetched(
+    broker: Broker, receiver: Receiver, by: str
+) -> None:
+    # Given calls under way, and more that was fetched ahead of them
+    paused = asyncio.Event()
+
+    async def gone(call: Call) -> web.StreamResponse:
+        if by == "an operator":
+            await paused.wait()
+            return web.Response()
+        return web.Response(status=410)
+
+    receiver.behave = gone
+    await subscribe(broker, receiver.url(), concurrency=4, max_deliveries=2)
+    await broker.publish(QUEUE, [b"%d" % number for number in range(50)])
+    await receiver.wait_for(4)
+    # When it is paused
+    if by == "an operator":
+        await broker.pause(QUEUE, "called")
+        paused.set()
+    stats = await until_stats(
+        broker, "called", lambda s: s.config.paused and s.in_flight == 0 and not s.delayed
+    )
+    # Then those are the last, and all that was not called is as if it had never been fetched
+    assert len(receiver.calls) == 4
+    assert stats.acked == (4 if by == "an operator" else 0)
+    assert (stats.dead_lettered, stats.delivered - stats.returned) == (0, 4)
+    # And when it is resumed everything comes
+    receiver.behave = answering(200)
+    await broker.resume(QUEUE, "called")
+    await until_stats(broker, "called", lambda s: s.acked == 50)
+
+
 @pytest.mark.parametrize("status", [429, 503])
 async def test_retry_after_puts_off_the_whole_subscription(
     broker: Broker, receiver: Receiver, status: int

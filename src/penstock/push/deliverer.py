@@ -12,20 +12,19 @@ from collections import deque
 from contextlib import suppress
 from typing import NamedTuple
 
+import msgspec
 import structlog
 
-from penstock.broker import Broker
-from penstock.clock import Clock
 from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.leases import Leases
+from penstock.push.means import CALLING, Means
 from penstock.push.record import Record, failure_text
 from penstock.push.request import Requests
 from penstock.push.retry_after import retry_after_seconds
-from penstock.push.settler import CALLING, Settler, Spawn
-from penstock.push.slots import Slots
-from penstock.push.transport import Answer, Begun, CallFailed, Endpoint, Transport
+from penstock.push.settler import Settler
+from penstock.push.transport import Answer, Begun, CallFailed, Endpoint
 
 __all__ = ["Deliverer"]
 
@@ -45,41 +44,32 @@ class _Call(NamedTuple):
 class Deliverer:
     """Calls for one subscription until it is closed."""
 
-    def __init__(
-        self,
-        target: CallbackTarget,
-        *,
-        broker: Broker,
-        transport: Transport,
-        slots: Slots,
-        record: Record,
-        clock: Clock,
-        lease_seconds: float,
-        spawn: Spawn,
-    ) -> None:
-        self._broker = broker
-        self._transport = transport
-        self._slots = slots
-        self._record = record
-        self._clock = clock
-        self._spawn = spawn
+    def __init__(self, target: CallbackTarget, means: Means, lease_seconds: float) -> None:
+        self._broker = means.broker
+        self._transport = means.transport
+        self._slots = means.slots
+        self._clock = means.clock
+        self._spawn = means.spawn
+        self._record = Record(means.clock)
         self._loop = asyncio.get_running_loop()
         names = target.queue, target.subscription
-        self._settler = Settler(broker, *names, spawn)
-        self._leases = Leases(broker, *names, lease_seconds, spawn)
+        self._settler = Settler(means.broker, *names, means.spawn)
+        self._leases = Leases(means.broker, *names, lease_seconds, means.spawn)
         self._buffer: deque[Delivery] = deque()
         self._calls = 0
         self._not_before = 0.0
         self._wanted = asyncio.Event()
         self._is_closed = False
         self.update(target)
-        self._fetcher = spawn(self._fetch())
+        self._fetcher = means.spawn(self._fetch())
 
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""
         self.target = target
         self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)
+        if target.paused:
+            self._give_back()
         self._wanted.set()
 
     def state(self) -> CallbackState:
@@ -115,6 +105,8 @@ class Deliverer:
     @property
     def _room(self) -> int:
         """How many to fetch now: ahead of the calls where all goes well."""
+        if self.target.paused:
+            return 0
         limit = self._limit
         if limit > 1 and not self.is_suspect:
             ahead = limit - len(self._buffer)
@@ -178,7 +170,7 @@ class Deliverer:
     def _may_call(self, others: int) -> bool:
         if not self._buffer or others >= self._limit or self._is_closed:
             return False
-        if self._pause_seconds() > 0:
+        if self.target.paused or self._pause_seconds() > 0:
             self._give_back()
             return False
         return True
@@ -239,9 +231,18 @@ class Deliverer:
             delay = retry_after_seconds(answer.retry_after, self._clock.now_ns() / 1e9)
         self._failed(delivery, reason, answer.status, delay)
         if answer.status == _GONE:
-            logger.warning("a callback is gone: its subscription is paused", **self._who)
-            with suppress(PenstockError):
-                await self._broker.pause(self.target.queue, self.target.subscription)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Nothing is called from this moment on, and when it is written nothing is delivered."""
+        logger.warning("a callback is gone: its subscription is paused", **self._who)
+        self.target = msgspec.structs.replace(self.target, paused=True)
+        self._give_back()
+        try:
+            await self._broker.pause(self.target.queue, self.target.subscription)
+        except PenstockError as exc:
+            logger.error("a subscription could not be paused", error=str(exc), **self._who)
+            self.target = msgspec.structs.replace(self.target, paused=False)
 
     def _failed(
         self,

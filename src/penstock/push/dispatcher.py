@@ -14,13 +14,11 @@ from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
 from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.errors import PenstockError, StorageClosed
-from penstock.push.circuit import Circuit
 from penstock.push.deliverer import Deliverer
 from penstock.push.guard import Guard, Network
+from penstock.push.means import CALLING, WRITING, Means
 from penstock.push.notifier import Notifier
-from penstock.push.record import Record
 from penstock.push.resolver import Resolve
-from penstock.push.settler import CALLING, WRITING
 from penstock.push.slots import Slots
 from penstock.push.transport import Transport
 
@@ -67,10 +65,16 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
-        self._transport: Transport | None = None
+        self._means: Means | None = None
 
     async def start(self) -> None:
-        self._transport = Transport(self._guard, tls=self._tls, resolve=self._resolve)
+        self._means = Means(
+            broker=self._broker,
+            transport=Transport(self._guard, tls=self._tls, resolve=self._resolve),
+            slots=self._slots,
+            clock=self._clock,
+            spawn=self._spawn,
+        )
         self._broker.report_callbacks(self)
         self._follower = self._spawn(self._follow())
 
@@ -93,8 +97,8 @@ class Dispatcher:
         for caller in self._callers.values():
             caller.close()
         await self._end_tasks()
-        if self._transport is not None:
-            await self._transport.close()
+        if self._means is not None:
+            await self._means.transport.close()
 
     async def _end_tasks(self) -> None:
         """Those that write what was answered come to their end; the others are cancelled."""
@@ -149,28 +153,10 @@ class Dispatcher:
                 self._callers[key] = self._caller(target)
 
     def _caller(self, target: CallbackTarget) -> Caller:
-        assert self._transport is not None
-        record = Record(self._clock, Circuit())
+        assert self._means is not None
         if target.callback.mode == "notify":
-            return Notifier(
-                target,
-                broker=self._broker,
-                transport=self._transport,
-                slots=self._slots,
-                record=record,
-                clock=self._clock,
-                spawn=self._spawn,
-            )
-        return Deliverer(
-            target,
-            broker=self._broker,
-            transport=self._transport,
-            slots=self._slots,
-            record=record,
-            clock=self._clock,
-            lease_seconds=self._lease_seconds,
-            spawn=self._spawn,
-        )
+            return Notifier(target, self._means)
+        return Deliverer(target, self._means, self._lease_seconds)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name or None)

@@ -12,7 +12,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError
-from penstock.push.settler import Spawn
+from penstock.push.means import Spawn
 
 __all__ = ["Leases"]
 

@@ -7,15 +7,12 @@ import secrets
 
 import structlog
 
-from penstock.broker import Broker
-from penstock.clock import Clock
 from penstock.core.callback import CallbackState, CallbackTarget, News
 from penstock.errors import NotFound, PenstockError, StorageClosed
+from penstock.push.means import Means
 from penstock.push.record import Record
 from penstock.push.request import Requests
-from penstock.push.settler import Spawn
-from penstock.push.slots import Slots
-from penstock.push.transport import CallFailed, Endpoint, Transport
+from penstock.push.transport import CallFailed, Endpoint
 
 __all__ = ["Notifier"]
 
@@ -32,26 +29,16 @@ _AT_ONCE = 1e-6
 class Notifier:
     """Tells one subscriber, until it is closed. What it answers is of no consequence."""
 
-    def __init__(
-        self,
-        target: CallbackTarget,
-        *,
-        broker: Broker,
-        transport: Transport,
-        slots: Slots,
-        record: Record,
-        clock: Clock,
-        spawn: Spawn,
-    ) -> None:
-        self._broker = broker
-        self._transport = transport
-        self._slots = slots
-        self._record = record
-        self._clock = clock
+    def __init__(self, target: CallbackTarget, means: Means) -> None:
+        self._broker = means.broker
+        self._transport = means.transport
+        self._slots = means.slots
+        self._clock = means.clock
+        self._record = Record(means.clock)
         self._loop = asyncio.get_running_loop()
         self._slot = asyncio.Event()
         self.update(target)
-        self._task = spawn(self._run())
+        self._task = means.spawn(self._run())
 
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
-from typing import Any, Protocol
+from collections.abc import Iterable
 
 import msgspec
 import structlog
@@ -12,22 +11,12 @@ import structlog
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import InvalidReceipt, NotFound, PenstockError
+from penstock.push.means import WRITING, Spawn
 from penstock.storage.base import Ack, GiveBack, Nack, Settlement
 
-__all__ = ["CALLING", "WRITING", "Settler", "Spawn"]
-
-CALLING = "calling"
-"""The name of a task that calls: at the end it is given some time."""
-WRITING = "writing"
-"""The name of a task that writes what was answered: it is never cancelled, for it has an end."""
+__all__ = ["Settler"]
 
 logger = structlog.get_logger("penstock.push")
-
-
-class Spawn(Protocol):
-    """Starts a task, and sees to its end."""
-
-    def __call__(self, work: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]: ...
 
 
 class Settler:

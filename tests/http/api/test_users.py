@@ -79,6 +79,30 @@ async def test_who_may_add_whom(
             assert answer.json["success"] is (expected == 200)
 
 
+@pytest.mark.parametrize("role", ["user", "admin"])
+async def test_on_loopback_a_page_of_some_site_is_a_stranger(api: World, role: str) -> None:
+    value = {"name": "x", "email": "a@b.c", "password": "secret", "role": role}
+    # Given pages that a browser on this machine shows, and that ask in its name
+    for origin in (
+        "https://evil.example",
+        "http://127.0.0.1.evil.example",
+        "null",
+        "",
+        "http://[x",
+    ):
+        answer = await api.post("/api/users/create", value, origin=origin)
+        assert (answer.status, answer.json["success"]) == (401, False), origin
+    # Then a page of this machine may, and so may an admin wherever it is
+    for number, origin in enumerate(("http://localhost:3000", "http://[::1]:8080")):
+        admin = await api.admin() if number else ""
+        named = value | {"email": f"{number}@b.c"}
+        answer = await api.post("/api/users/create", named, admin, origin=origin)
+        assert answer.status == 200, origin
+    named = value | {"email": "last@b.c"}
+    answer = await api.post("/api/users/create", named, await api.admin(), origin="https://a.b")
+    assert answer.status == 200
+
+
 async def test_after_the_first_admin_only_admins_add_admins(api: World) -> None:
     assert (await api.create("first@example.com", "admin")).status == 200
     assert (await api.create("second@example.com", "admin")).status == 401

@@ -29,9 +29,9 @@ class World:
         self.app = app
         self.broker = broker
 
-    async def post(self, path: str, value: object, token: str = "") -> Answer:
+    async def post(self, path: str, value: object, token: str = "", **headers: str) -> Answer:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
-        return await self.app.ask("POST", path, body, authorization=token)
+        return await self.app.ask("POST", path, body, authorization=token, **headers)
 
     async def create(
         self, email: str, role: str = "user", token: str = "", **changes: object

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPStatus
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 from blacksheep import Response
@@ -17,7 +18,7 @@ from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.user import Role, User
 from penstock.http.users import Users
-from penstock.settings import Settings
+from penstock.settings import Settings, is_loopback
 
 __all__ = ["UserCalls"]
 
@@ -56,8 +57,13 @@ class UserCalls:
         if "@" not in new.email:
             raise InvalidName(f"{new.email!r} is no e-mail address")
         role = Role[new.role.upper()]
+        is_local = self._settings.is_on_loopback and not _is_of_a_site(request)
         user = await self._users.add(
-            new.email, new.password, role, name=new.name, permit=lambda: self._permit(asker, role)
+            new.email,
+            new.password,
+            role,
+            name=new.name,
+            permit=lambda: self._permit(asker, role, is_local=is_local),
         )
         return done("user created.", id=user.id)
 
@@ -70,17 +76,18 @@ class UserCalls:
             raise unauthorized("the token or password is wrong: leave it out")
         return user
 
-    def _permit(self, asker: User | None, role: Role) -> None:
+    def _permit(self, asker: User | None, role: Role, *, is_local: bool) -> None:
         """An admin may add anybody. Others may as far as the server is theirs alone."""
         if asker is not None:
             asker = self._users.by_id(asker.id)
             if asker is not None and asker.role is Role.ADMIN:
                 return
         if role is Role.ADMIN:
-            is_allowed = self._settings.is_on_loopback and not self._has_admin()
+            is_allowed = is_local and not self._has_admin()
             needed = "an admin is added by an admin"
         else:
-            is_allowed = self._settings.is_registration_open
+            registration = self._settings.registration
+            is_allowed = registration == "open" or (registration == "loopback" and is_local)
             needed = "on this server a user is added by an admin"
         if not is_allowed:
             message = f"{needed}: send an admin's token"
@@ -91,6 +98,17 @@ class UserCalls:
         return not self._settings.has_default_admin_password or any(
             user.role is Role.ADMIN for user in self._users.stored()
         )
+
+
+def _is_of_a_site(request: IncomingRequest) -> bool:
+    """Whether a page of another machine asks, in a browser that happens to run on this one."""
+    origin = request.first.get(b"origin")
+    if origin is None:
+        return False
+    try:
+        return not is_loopback(urlsplit(origin.decode("latin-1")).hostname or "")
+    except ValueError:
+        return True
 
 
 _CREATE = Operation(
