@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import shutil
 from collections.abc import Iterator
@@ -102,6 +103,12 @@ def bench(
             yield made
     finally:
         spark.stop()
+
+
+def headers() -> dict[str, str]:
+    """Of a request without the client."""
+    login = base64.b64encode(":".join(LOGIN.values()).encode()).decode()
+    return {"Authorization": f"Basic {login}", "Content-Type": "application/octet-stream"}
 
 
 def timed(rows: DataFrame, path: Path | None = None) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -103,6 +105,20 @@ def test_the_body_can_be_text_or_left_out(world: World, queue: str) -> None:
     assert [row["body"] for row in text.collect()] == ["grüße", "a\ufffdb"]
     assert "body" not in envelope.columns
     assert envelope.count() == 2
+
+
+def test_hints_say_how_a_table_of_messages_is_best_partitioned(world: World, queue: str) -> None:
+    groups = ["a", "b", None, "a"]
+    world.client.publish(queue, [NewMessage(body=b"x", group_key=group) for group in groups])
+
+    found = world.read(subscribe=queue, includePartitionHints="true").orderBy("index")
+    rows = found.withColumn("expected", F.to_date("created_at")).collect()
+
+    assert [row["day"] for row in rows] == [row["expected"] for row in rows]
+    a, b, none, again = (row["bucket"] for row in rows)
+    assert a == again == zlib.crc32(b"a") % 1024
+    assert b != a
+    assert none is None
 
 
 def test_an_empty_queue_has_no_rows(world: World, queue: str) -> None:

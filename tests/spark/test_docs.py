@@ -36,5 +36,8 @@ def test_the_tables_of_columns_are_the_schemas() -> None:
     messages = read_schema(read_options(given, "batch")).fieldNames()
     events = read_schema(read_options({**given, "stream": "events"}, "batch")).fieldNames()
 
+    hinted = read_schema(read_options({**given, "includePartitionHints": "true"}, "batch"))
+
     assert sorted(names_in("column")) == sorted(messages)
+    assert [*messages, *names_in("hint")] == hinted.fieldNames()
     assert sorted(names_in("column of events")) == sorted(events)

@@ -88,7 +88,9 @@ def test_an_empty_lake_has_a_report_too(lake: Lake) -> None:
     page = Report(lake).html()
 
     assert "there are no figures yet" in page
-    assert page.count("nothing yet") == 6
+    assert page.count("nothing yet") == 5
+    assert page.count("which a queue tells if its setting events is on") == 3
+    assert "Nothing has been landed yet" in page
 
 
 def test_more_series_than_colours_are_counted() -> None:
@@ -99,3 +101,42 @@ def test_more_series_than_colours_are_counted() -> None:
     assert "queue-19" in text
     assert "queue-2<" not in text
     assert "and 13 more" in text
+
+
+def test_one_slow_minute_does_not_hide_the_others() -> None:
+    minutes = [NOON + timedelta(minutes=n) for n in range(3)]
+    series = [svg.Series("p99", list(zip(minutes, [5.0, 100_000.0, 7.0], strict=True)))]
+
+    text = svg.bands("Latency", series)
+
+    # Powers of ten, from the one below the lowest to the one above the highest.
+    for label in ("1 ms", "10 ms", "100 ms", "1 s", "10 s", "100 s"):
+        assert f">{label}<" in text
+    points = ET.fromstring(text).find("{*}polyline").attrib["points"].split()  # type: ignore[union-attr]
+    heights = [float(point.split(",")[1]) for point in points]
+    assert heights[0] > heights[2] > heights[1]
+    assert heights[0] - heights[2] > 1  # 5 and 7 can be told apart beside 100,000
+
+
+def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
+    name = "payments-captured-by-the-external-provider / the-subscription-of-the-accounting-office"
+
+    text = svg.lines("Backlog", [svg.Series(name, [(NOON, 1.0)])], "messages")
+
+    root = ET.fromstring(text)
+    shown = [each.text or "" for each in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert any(each.startswith("payments") and each.endswith("office") for each in shown)
+    assert name in text  # as a tooltip
+
+
+def test_times_on_the_axis_are_round() -> None:
+    points = [(NOON + timedelta(minutes=7 + n), 1.0) for n in range(290)]
+
+    text = svg.lines("Published", [svg.Series("a", points)], "messages/min")
+
+    assert [hour for hour in ("13:00", "14:00", "15:00", "16:00") if f">{hour}<" in text] == [
+        "13:00",
+        "14:00",
+        "15:00",
+        "16:00",
+    ]

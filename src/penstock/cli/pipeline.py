@@ -23,6 +23,8 @@ from penstock.cli.connection import Connection, with_connection
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -83,7 +85,6 @@ def run_command(
     with _refusals():
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
-        from penstock.pipeline.session import make_session
         from penstock.pipeline.silver import check_schemas
 
         if queues and pattern:
@@ -103,7 +104,7 @@ def run_command(
             fail_on_data_loss=not ignore_data_loss,
         )
         stop = threading.Event()
-        spark = make_session(_master(master), memory=driver_memory)
+        spark = _session(job.lake, master, driver_memory)
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -169,10 +170,9 @@ def replay_command(
     """Publish messages of bronze once more. Counts them first, then asks."""
     with _refusals():
         from penstock.pipeline.replay import Replay
-        from penstock.pipeline.session import make_session
 
         found = _existing(lake)
-        spark = make_session(_master(master), memory=driver_memory)
+        spark = _session(found, master, driver_memory)
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = Console()
@@ -244,6 +244,21 @@ def _options(connection: Connection) -> dict[str, str]:
         "timeoutSeconds": str(connection.timeout),
     }
     return {name: value for name, value in found.items() if value}
+
+
+def _session(lake: Lake, master: str | None, memory: str) -> SparkSession:
+    """What Spark and its workers write to the screen goes to a file: most of it is no news."""
+    from penstock.pipeline.session import make_session
+
+    lake.own.mkdir(parents=True, exist_ok=True)
+    screen = os.dup(2)
+    try:
+        with (lake.own / "spark.log").open("ab") as log:
+            os.dup2(log.fileno(), 2)  # the JVM that is started now inherits it
+            return make_session(_master(master), memory=memory)
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
 
 
 def _master(given: str | None) -> str | None:

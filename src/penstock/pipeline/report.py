@@ -23,6 +23,7 @@ Row = dict[str, Any]
 _MINUTES = 24 * 60
 _SLOW_MS = 60_000.0
 _POINTS = 480
+_NO_EVENTS = "nothing yet: it is made of events, which a queue tells if its setting events is on"
 
 
 class Report:
@@ -47,16 +48,17 @@ class Report:
             "latency": svg.bands(
                 "From publish to first delivery",
                 self._quantiles("first_delivery"),
-                "ms",
+                _NO_EVENTS,
             ),
-            "ack-latency": svg.bands("From publish to ack", self._quantiles("ack"), "ms"),
+            "ack-latency": svg.bands("From publish to ack", self._quantiles("ack"), _NO_EVENTS),
             "backlog": svg.lines(
                 "Backlog: published and not settled",
                 _series(self._backlog, _reader, "backlog", max),
                 "messages",
+                _NO_EVENTS,
             ),
             "dead-letters": svg.bars(
-                "Dead letters by reason", _by_reason(self._letters), "messages"
+                "Dead letters by reason", _by_reason(self._letters), "messages", "none"
             ),
             "talkers": svg.bars(
                 "Top talkers, by bytes of the last day", _by_talker(self._talkers), "bytes"
@@ -99,7 +101,7 @@ class Report:
             until=_until(self._traffic or self._delivery),
             attention=_table(("what", "where"), self.attention()) or "<p>Nothing.</p>",
             plots=plots,
-            tables=_tables(self._status),
+            tables=_tables(self._status) or "<p>Nothing has been landed yet.</p>",
         )
 
 
@@ -207,7 +209,10 @@ h2 {{ font-size: 1.1rem; margin-top: 2rem; }}
 figure {{ margin: 1rem 0; }}
 table {{ border-collapse: collapse; width: 100%; }}
 th, td {{ text-align: left; padding: .3rem .6rem; border-bottom: 1px solid #8884; }}
-.about {{ color: #777; margin-top: 0; overflow-wrap: anywhere; }}
+td:first-child {{ white-space: nowrap; }}
+td {{ overflow-wrap: anywhere; }}
+@media (max-width: 600px) {{ td:first-child {{ white-space: normal; }} }}
+.about {{ color: #767676; margin-top: 0; overflow-wrap: anywhere; }}
 </style></head><body>
 <h1>Queues, the last 24 hours</h1>
 <p class="about">{lake}, {until}</p>

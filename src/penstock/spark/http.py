@@ -13,6 +13,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,10 @@ __all__ = ["ARROW", "PACKED", "Interrupted", "Server", "server_of"]
 ARROW = "application/vnd.apache.arrow.stream"
 PACKED = "application/msgpack"
 _JSON = "application/json"
+_RENEW = (
+    ". A token counts for a while only: get a new one (`penstock token`) and start again with it; "
+    "a stream goes on from its checkpoint"
+)
 _PASSING = frozenset({429, 502, 503, 504})
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
@@ -137,6 +142,8 @@ def _refusal(status: int, body: bytes) -> Exception:
     except (ValueError, KeyError, TypeError):
         code, detail = "", body[:200].decode("utf-8", "replace")
     text = f"{detail or 'the server gave no reason'} (status {status})"
+    if status == HTTPStatus.UNAUTHORIZED:
+        text += _RENEW
     if status in _PASSING:
         return Interrupted(f"{code}: {text}")
     return Refused(text, reason=code, status=status)

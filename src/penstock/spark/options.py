@@ -34,6 +34,7 @@ _READ = (
     "failOnDataLoss",
     "includeBody",
     "bodyAs",
+    "includePartitionHints",
     "minPartitions",
     "maxRecordsPerPartition",
     "fetchRows",
@@ -72,6 +73,7 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     include_body: bool = True
     body_as_string: bool = False
+    include_hints: bool = False
     min_partitions: int = 1
     max_records_per_partition: int = 100_000
     fetch_rows: int = 100_000
@@ -121,6 +123,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
     is_events = given.one_of("stream", ("messages", "events")) == "events"
     if is_events:
         given.refuse(("includeBody", "bodyAs"), "events have no body")
+        given.refuse(("includePartitionHints",), "they are of messages")
     include_body = given.flag("includeBody", True)
     if not include_body:
         given.refuse(("bodyAs",), "there is no body with includeBody=false")
@@ -135,6 +138,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         include_body=include_body,
         body_as_string=given.one_of("bodyAs", ("binary", "string")) == "string",
+        include_hints=given.flag("includePartitionHints", False),
         min_partitions=given.whole("minPartitions") or 1,
         max_records_per_partition=given.whole("maxRecordsPerPartition") or 100_000,
         fetch_rows=given.whole("fetchRows") or 100_000,

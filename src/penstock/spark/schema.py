@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
+    DateType,
     IntegerType,
     LongType,
     MapType,
@@ -31,7 +34,7 @@ def read_schema(options: ReadOptions) -> StructType:
         fields = [
             StructField("body", StringType()) if field.name == "body" else field for field in fields
         ]
-    return StructType(fields)
+    return StructType(fields + _HINTS.fields if options.include_hints else fields)
 
 
 _MESSAGES = StructType(
@@ -48,6 +51,9 @@ _MESSAGES = StructType(
         StructField("created_at", TimestampType()),
     ]
 )
+# By what a table of messages is best partitioned: when they came, and what belongs together.
+_HINTS = StructType([StructField("day", DateType()), StructField("bucket", IntegerType())])
+_BUCKETS = 1024
 _EVENTS = StructType(
     [
         StructField("queue", StringType()),
@@ -76,8 +82,18 @@ class Shaper:
         self.schema = to_arrow_schema(schema, timezone="UTC")
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [_fit(batch.column(field.name), field.type) for field in self.schema]
+        columns = [_fit(_column(batch, field.name), field.type) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _column(batch: pa.RecordBatch, name: str) -> pa.Array:
+    if name == "day":
+        return batch.column("created_at").cast(pa.date32())
+    if name == "bucket":
+        keys = batch.column("group_key").dictionary_encode()
+        buckets = [zlib.crc32(key.encode()) % _BUCKETS for key in keys.dictionary.to_pylist()]
+        return pa.array(buckets, pa.int32()).take(keys.indices)
+    return batch.column(name)
 
 
 def _fit(column: pa.Array, kind: pa.DataType) -> pa.Array:

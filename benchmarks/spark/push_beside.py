@@ -1,0 +1,64 @@
+"""Single publishes while a large read goes on."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from statistics import quantiles
+
+from benchmarks.engine.bar import at_most
+from benchmarks.engine.verdict import judge_ratio
+from benchmarks.spark.bench import Bench, headers, timed
+from benchmarks.spark.outcome import Outcome
+
+_PUSHES_SECONDS = 8
+
+
+def push_beside_reads(bench: Bench) -> Outcome:
+    """p99 of single publishes, alone and while a million messages are read."""
+    with bench.client() as client:
+        client.create_queue("beside")
+    alone, beside = [], []
+    for _ in range(bench.rounds):
+        alone.append(_push_p99(bench, threading.Event(), seconds=_PUSHES_SECONDS))
+        done = threading.Event()
+        reader = threading.Thread(target=_read_all, args=(bench, done))
+        reader.start()
+        beside.append(_push_p99(bench, done, seconds=120))
+        reader.join()
+    return Outcome(
+        (
+            judge_ratio(
+                what="p99 of a push while a million messages are read",
+                unit="ms",
+                ours=beside,
+                reference_name="nothing is read",
+                reference=alone,
+                bar=at_most(2),
+            ),
+        ),
+        {"beside": beside, "alone": alone},
+    )
+
+
+def _read_all(bench: Bench, done: threading.Event) -> None:
+    try:
+        timed(bench.source())
+    finally:
+        done.set()
+
+
+def _push_p99(bench: Bench, done: threading.Event, *, seconds: float) -> float:
+    sent = headers()
+    connection = http.client.HTTPConnection("127.0.0.1", bench.address.port)
+    took = []
+    until = time.monotonic() + seconds
+    while not done.is_set() and time.monotonic() < until:
+        began = time.perf_counter()
+        connection.request("POST", "/v1/queues/beside/messages", b"x" * 256, sent)
+        connection.getresponse().read()
+        took.append((time.perf_counter() - began) * 1000)
+        time.sleep(0.002)
+    connection.close()
+    return quantiles(took, n=100)[98]
