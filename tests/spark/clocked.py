@@ -13,6 +13,7 @@ import uvicorn
 
 from penstock.broker import Broker
 from penstock.http.app import create_app
+from penstock.server import server_options
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
@@ -36,8 +37,8 @@ class ClockedServer:
 
     async def _serve(self) -> None:
         async with Broker(await open_store("memory:", clock=self)) as broker:
-            app = create_app(broker, Settings(data="memory:"), clock=self)
-            config = uvicorn.Config(app, access_log=False, log_level="critical", log_config=None)
+            app = await create_app(broker, Settings(data="memory:"), clock=self)
+            config = uvicorn.Config(app, **{**server_options(), "log_level": "critical"})
             self._uvicorn = uvicorn.Server(config)
             self._ready.set()
             await self._uvicorn.serve([self.listener])
