@@ -23,8 +23,6 @@ from penstock.cli.connection import Connection, with_connection
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -85,6 +83,7 @@ def run_command(
     with _refusals():
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
+        from penstock.pipeline.session import make_quiet_session
         from penstock.pipeline.silver import check_schemas
 
         if queues and pattern:
@@ -104,7 +103,7 @@ def run_command(
             fail_on_data_loss=not ignore_data_loss,
         )
         stop = threading.Event()
-        spark = _session(job.lake, master, driver_memory)
+        spark = make_quiet_session(job.lake.log, _master(master), memory=driver_memory)
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -170,9 +169,10 @@ def replay_command(
     """Publish messages of bronze once more. Counts them first, then asks."""
     with _refusals():
         from penstock.pipeline.replay import Replay
+        from penstock.pipeline.session import make_quiet_session
 
         found = _existing(lake)
-        spark = _session(found, master, driver_memory)
+        spark = make_quiet_session(found.log, _master(master), memory=driver_memory)
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = Console()
@@ -244,21 +244,6 @@ def _options(connection: Connection) -> dict[str, str]:
         "timeoutSeconds": str(connection.timeout),
     }
     return {name: value for name, value in found.items() if value}
-
-
-def _session(lake: Lake, master: str | None, memory: str) -> SparkSession:
-    """What Spark and its workers write to the screen goes to a file: most of it is no news."""
-    from penstock.pipeline.session import make_session
-
-    lake.own.mkdir(parents=True, exist_ok=True)
-    screen = os.dup(2)
-    try:
-        with (lake.own / "spark.log").open("ab") as log:
-            os.dup2(log.fileno(), 2)  # the JVM that is started now inherits it
-            return make_session(_master(master), memory=memory)
-    finally:
-        os.dup2(screen, 2)
-        os.close(screen)
 
 
 def _master(given: str | None) -> str | None:

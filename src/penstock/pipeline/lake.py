@@ -48,6 +48,11 @@ class Lake:
     def own(self) -> Path:
         return self.root / "_penstock"
 
+    @property
+    def log(self) -> Path:
+        """What Spark and its workers have to say."""
+        return self.own / "spark.log"
+
     def table(self, name: str) -> Path:
         return self.root / name
 

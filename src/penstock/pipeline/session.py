@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-__all__ = ["make_session"]
+__all__ = ["make_quiet_session", "make_session"]
 
 _SETTINGS = {
     # A day is a day of UTC everywhere.
@@ -53,3 +54,16 @@ def make_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def make_quiet_session(log: Path, master: str | None, *, memory: str) -> SparkSession:
+    """What Spark and its workers write to the screen goes to ``log``: most of it is no news."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    screen = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)  # the JVM that is started now inherits it
+            return make_session(master, memory=memory)
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
