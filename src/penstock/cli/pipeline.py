@@ -103,7 +103,7 @@ def run_command(
             fail_on_data_loss=not ignore_data_loss,
         )
         stop = threading.Event()
-        spark = make_quiet_session(job.lake.log, _master(master), memory=driver_memory)
+        spark = make_quiet_session(job.lake.spark_log, _master(master), memory=driver_memory)
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -172,7 +172,7 @@ def replay_command(
         from penstock.pipeline.session import make_quiet_session
 
         found = _existing(lake)
-        spark = make_quiet_session(found.log, _master(master), memory=driver_memory)
+        spark = make_quiet_session(found.spark_log, _master(master), memory=driver_memory)
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = Console()

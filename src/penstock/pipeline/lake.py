@@ -49,7 +49,7 @@ class Lake:
         return self.root / "_penstock"
 
     @property
-    def log(self) -> Path:
+    def spark_log(self) -> Path:
         """What Spark and its workers have to say."""
         return self.own / "spark.log"
 
