@@ -140,9 +140,9 @@ class GroupCommitter(Committer):
         self._grow()
 
     async def call(self, function: Callable[[], T]) -> T:
-        self._check()
         answer: asyncio.Future[T] = self._loop.create_future()
         with self._lock:
+            self._check()  # here, or the thread could fail and end in between
             self._calls.append(_Call(function, answer))
             self._work.notify()
         return await answer
