@@ -211,14 +211,14 @@ class GroupCommitter(Committer):
                 self._waiters += waiters
                 self._work.notify()
                 return
-            began = self._monotonic()
+            began, due = self._monotonic(), self._sync_due
             try:
                 self._commit()
             except BaseException as exc:  # whatever it is, nobody may be left waiting
                 self._fail(exc, waiters)
                 return
             ended = self._monotonic()
-            if not self._log.is_prepared or self._sync_due is not None:
+            if not self._log.is_prepared or self._sync_due != due:
                 self._work.notify()
         _resolve(waiters)
         if ended - began > _SLOW_SECONDS:
