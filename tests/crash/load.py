@@ -233,6 +233,7 @@ def as_stored(delivery: Delivery) -> core.Delivery:
         salt=parsed.salt,
         body=delivery.body,
         envelope=core.Envelope(dedup_key=delivery.dedup_key),
+        dead_letter=None,
         subscription_id=receipt.subscription_id,
         epoch=receipt.epoch,
         deliveries=delivery.deliveries,

@@ -76,7 +76,9 @@ async def measure(run: Run) -> Outcome:
 
 
 def _document(index: int, body: bytes) -> dict[str, Any]:
-    message = Message(queue="peer", index=index, created_at_ns=0, salt=1, body=body, envelope=PLAIN)
+    message = Message(
+        "peer", index, created_at_ns=0, salt=1, body=body, envelope=PLAIN, dead_letter=None
+    )
     return message_document(message)
 
 

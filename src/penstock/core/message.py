@@ -257,7 +257,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
         return to_datetime(self.failed_at_ns)
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as the log keeps it. A dead letter keeps the id of the message that failed."""
 
     queue: str
@@ -266,7 +266,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     salt: int
     body: bytes
     envelope: Envelope
-    dead_letter: DeadLetter | None = None
+    dead_letter: DeadLetter | None
 
     @property
     def id(self) -> str:
@@ -313,7 +313,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return None if time_ns is None else to_datetime(time_ns)
 
 
-class Delivery(Message, frozen=True, kw_only=True, gc=False):
+class Delivery(Message, frozen=True, gc=False):
     """A message in flight. Settle it, or its `receipt`, before `deadline`, or it comes again.
 
     `deliveries` counts this one too. Without a deadline it comes again only on request.

@@ -253,18 +253,18 @@ def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Del
         created_ns = piece.created_ns
         dead_letter = _dead_letter(queue, letter)
         deliveries += [
-            Delivery(
-                queue=name,
-                index=index,
-                created_at_ns=created_ns,
-                salt=salt,
-                body=body,
-                envelope=envelope,
-                dead_letter=dead_letter,
-                subscription_id=subscription_id,
-                epoch=epoch,
-                deliveries=counts.get(index, 1) if counts else 1,
-                deadline_ns=deadline_ns,
+            Delivery(  # by position: that takes half as long as by name
+                name,
+                index,
+                created_ns,
+                salt,
+                body,
+                envelope,
+                dead_letter,
+                subscription_id,
+                epoch,
+                counts.get(index, 1) if counts else 1,
+                deadline_ns,
             )
             for index, body, envelope in zip(
                 (letter.letter_index,) if letter else range(piece.start, piece.stop),

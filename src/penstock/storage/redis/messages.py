@@ -132,6 +132,7 @@ def to_deliveries(
                 salt=salt,
                 body=body,
                 envelope=Envelope.decode(head) if head else _PLAIN,
+                dead_letter=None,
                 subscription_id=id,
                 epoch=epoch,
                 deliveries=count,
