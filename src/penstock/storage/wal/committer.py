@@ -27,7 +27,7 @@ T = TypeVar("T")
 DEFAULT_SYNC_INTERVAL_SECONDS = 0.1
 
 # A larger group takes so long to write that the loop had better go on meanwhile.
-DEFAULT_INLINE_BYTES = 64 * 2**10
+DEFAULT_INLINE_BYTES = 2**20
 
 # No group is kept open for longer, however many may still join it.
 _LONGEST_OPEN_SECONDS = 0.002
