@@ -211,14 +211,14 @@ class Connection(asyncio.Protocol):
             return
         if not exchange.is_kept_alive:
             self._transport.close()
+        elif exchange.is_cut_short:
+            self._linger()
         elif self._waiting:
             self.resume_reading()
             self._start(self._waiting.popleft())
-        elif exchange.is_whole:
+        else:
             self.resume_reading()
             self._idle_since = self._loop.time()
-        else:
-            self._linger()
 
     def _linger(self) -> None:
         self._is_lingering = True

@@ -12,9 +12,12 @@ import logging
 from collections.abc import AsyncIterator
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl
 
 from blacksheep import Application, Request, Response
 from blacksheep.contents import Content, StreamedContent
+
+from penstock.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from penstock.http.connection import Connection
@@ -46,10 +49,35 @@ class IncomingRequest(Request):
         super().__init__(method, None, headers)  # type: ignore[arg-type]
         self._path = path
         self._raw_query = query
+        self._parameters: dict[str, str] | None = None
         self.first = dict(reversed(headers))
 
     def get_first_header(self, name: bytes) -> bytes | None:
         return self.first.get(name)
+
+    def parameter(self, name: str) -> str | None:
+        """The first one of the query that has this name; None if there is none, or it is blank.
+
+        Raises `InvalidArgument` where the query is no text.
+        """
+        if self._parameters is None:
+            self._parameters = _parse_query(self._raw_query)
+        return self._parameters.get(name)
+
+
+def _parse_query(query: bytes) -> dict[str, str]:
+    if not query:
+        return {}
+    if b"%" in query or b"+" in query or not query.isascii():
+        try:
+            pairs = parse_qsl(query.decode())
+        except ValueError:
+            raise InvalidArgument("the query is not UTF-8") from None
+    else:
+        # As nearly all are; the library's way takes longer than an ack.
+        parts = (part.partition("=") for part in query.decode("ascii").split("&"))
+        pairs = [(name, value) for name, _, value in parts if value]
+    return dict(reversed(pairs))
 
 
 class Exchange:
@@ -62,6 +90,7 @@ class Exchange:
         "_waiting_bytes",
         "expects_continue",
         "has_begun",
+        "is_cut_short",
         "is_answered",
         "is_gone",
         "is_kept_alive",
@@ -89,6 +118,7 @@ class Exchange:
         self.is_gone = False
         # The answer.
         self.has_begun = False
+        self.is_cut_short = False  # answered before the request was whole
         self.is_answered = False
 
     def let_go(self) -> None:
@@ -192,6 +222,7 @@ class Exchange:
         connection = self._connection
         content = response.content
         self.has_begun = True
+        self.is_cut_short = not self.is_whole
         self.expects_continue = False
         if content is None or (content.length >= 0 and type(content) is not StreamedContent):
             # One write is one packet, for all but long answers.
@@ -230,4 +261,5 @@ class Exchange:
                 head += b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, content.length)
             else:
                 head += b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind
-        return head + (b"\r\n" if self.is_kept_alive else b"connection: close\r\n\r\n")
+        ends = self.is_cut_short or not self.is_kept_alive
+        return head + (b"connection: close\r\n\r\n" if ends else b"\r\n")

@@ -166,7 +166,7 @@ class LightQ:
     async def nack(self, request: IncomingRequest) -> Response:
         group, id = _group(request), _id(request)
         message = await self._broker.get(group, id)
-        reason = _query(request, "reason") or ""
+        reason = request.parameter("reason") or ""
         [outcome] = await self._broker.nack(group, [message.id], delay_seconds=0, reason=reason)
         if outcome is Outcome.ALREADY_SETTLED:
             raise MessageNotFound("the message is consumed already")
@@ -245,13 +245,8 @@ def _group(request: IncomingRequest) -> str:
     return check_name(value.decode("latin-1"), "consumerGroup")
 
 
-def _query(request: IncomingRequest, name: str) -> str | None:
-    values = request.query.get(name)
-    return values[0] if values else None
-
-
 def _id(request: IncomingRequest) -> str:
-    value = _query(request, "id")
+    value = request.parameter("id")
     if not value:
         raise InvalidArgument("the parameter id is missing")
     return value
@@ -260,7 +255,7 @@ def _id(request: IncomingRequest) -> str:
 def _number(
     request: IncomingRequest, name: str, default: int | None, *, low: int, high: int
 ) -> int:
-    value = _query(request, name)
+    value = request.parameter(name)
     if value is None:
         if default is None:
             raise InvalidArgument(f"the parameter {name} is missing")

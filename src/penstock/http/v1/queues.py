@@ -25,7 +25,7 @@ from penstock.http.v1.codec import (
     settings_of,
 )
 from penstock.http.v1.declare import AFTER, IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
-from penstock.http.v1.requests import path_value, query_number, query_text, read_form
+from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["Queues"]
 
@@ -55,7 +55,7 @@ class Queues:
 
     async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
-        after = query_text(request, "after") or ""
+        after = request.parameter("after") or ""
         found = [one for one in await self._broker.stats() if one.name > after]
         page = found[:limit]
         rest = page[-1].name if len(found) > limit else None

@@ -23,7 +23,6 @@ __all__ = [
     "path_value",
     "query_flag",
     "query_number",
-    "query_text",
     "read_form",
     "start_of",
     "time_of",
@@ -40,16 +39,8 @@ def path_value(request: IncomingRequest, name: str) -> str:
     return cast(str, request.route_values[name])
 
 
-def query_text(request: IncomingRequest, name: str) -> str | None:
-    try:
-        values = request.query.get(name)
-    except ValueError:
-        raise InvalidArgument("the query is not UTF-8") from None
-    return values[0] if values else None
-
-
 def query_number(request: IncomingRequest, name: str, default: int, *, low: int, high: int) -> int:
-    text = query_text(request, name)
+    text = request.parameter(name)
     if text is None:
         return default
     if not (text.isascii() and text.isdigit() and len(text) <= 16 and low <= int(text) <= high):
@@ -58,7 +49,7 @@ def query_number(request: IncomingRequest, name: str, default: int, *, low: int,
 
 
 def query_flag(request: IncomingRequest, name: str, *, default: bool) -> bool:
-    text = query_text(request, name)
+    text = request.parameter(name)
     if text is None:
         return default
     if text not in ("true", "false"):

@@ -52,7 +52,7 @@ from penstock.http.v1.declare import (
     form,
     gives,
 )
-from penstock.http.v1.requests import path_value, query_number, query_text, read_form, start_of
+from penstock.http.v1.requests import path_value, query_number, read_form, start_of
 
 __all__ = ["Subscriptions"]
 
@@ -94,7 +94,7 @@ class Subscriptions:
 
     async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", MAX_PAGE, low=1, high=MAX_PAGE)
-        after = query_text(request, "after") or ""
+        after = request.parameter("after") or ""
         stats = await self._broker.queue_stats(path_value(request, "queue"))
         found = sorted(stats.subscriptions, key=lambda one: one.name)
         found = [one for one in found if one.name > after]

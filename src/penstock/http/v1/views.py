@@ -27,7 +27,7 @@ from penstock.http.v1.declare import (
     form,
     gives,
 )
-from penstock.http.v1.requests import path_value, query_flag, query_number, query_text, read_form
+from penstock.http.v1.requests import path_value, query_flag, query_number, read_form
 
 __all__ = ["Views"]
 
@@ -58,7 +58,7 @@ class Views:
 
     async def view(self, request: IncomingRequest) -> Response:
         settled = None
-        if query_text(request, "settled") is not None:
+        if request.parameter("settled") is not None:
             settled = query_flag(request, "settled", default=False)
         viewed = await self._broker.view(
             path_value(request, "queue"),
