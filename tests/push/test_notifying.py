@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from penstock import Callback
+from penstock import Callback, NewMessage
 from penstock.broker import Broker
-from penstock.push import LOOPBACK, Dispatcher
+from penstock.push import LOOPBACK, Dispatcher, notifier
 from tests.push.conftest import QUEUE, stats_of, until_stats
 from tests.push.receiver import Call, Receiver, answering
 
@@ -60,6 +61,41 @@ async def test_a_burst_is_one_call(broker: Broker, receiver: Receiver) -> None:
     await broker.publish(QUEUE, [b"y"])
     calls = await receiver.wait_for(2)
     assert calls[1].json["ready"] == 501
+
+
+@pytest.mark.usefixtures("dispatcher")
+async def test_publishes_one_after_the_other_are_a_burst_too(
+    broker: Broker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a first message that waits for others; here for as long as they may take
+    monkeypatch.setattr(notifier, "_LINGER_SECONDS", 0.5)
+    await subscribe(broker, receiver)
+    for _ in range(20):
+        await broker.publish(QUEUE, [b"x"])
+    [call] = await receiver.wait_for(1)
+    assert call.json["ready"] == 20
+
+
+@pytest.mark.usefixtures("dispatcher")
+async def test_nobody_is_called_while_there_is_nothing_to_receive(
+    broker: Broker, receiver: Receiver
+) -> None:
+    # Given one subscriber, whose only message has a delay, and another that has something at once
+    await broker.create_subscription(
+        QUEUE,
+        "told",
+        filter='topic == "late"',
+        callback=Callback(url=receiver.url("told"), mode="notify"),
+    )
+    late = datetime(2100, 1, 1, tzinfo=UTC)
+    await broker.publish(QUEUE, [NewMessage(body=b"x", topic="late", not_before=late)])
+    await subscribe(broker, receiver, "other")
+    await broker.publish(QUEUE, [b"y"])
+    # Then only the other is told, and later still
+    await receiver.wait_for(1)
+    await broker.publish(QUEUE, [b"z"])
+    calls = await receiver.wait_for(2)
+    assert {call.path for call in calls} == {"/other"}
 
 
 @pytest.mark.usefixtures("dispatcher")

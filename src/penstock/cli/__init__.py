@@ -33,6 +33,7 @@ class _Commands(LazyGroup):
         "dlq": Entry("dlq", "app", "Look at dead letters, replay or discard them.", _THINGS),
         "stats": Entry("stats", "stats", "Watch queues and subscriptions.", _THINGS),
         "serve": Entry("serve", "serve", "Start the server.", _SERVER),
+        "user": Entry("user", "app", "Add, list, change and remove users.", _SERVER),
         "token": Entry("token", "token", "Print a token for a name and a password.", _SERVER),
         "doctor": Entry("doctor", "doctor", "Check a server and this machine.", _SERVER),
         "bench": Entry("bench", "bench", "Put a short load on a running server.", _SERVER),

@@ -20,6 +20,7 @@ from penstock.client.health import Component, Health
 from penstock.client.message import DeadLetter, Delivery, Message, Published
 from penstock.client.retry import Retry
 from penstock.client.sync_client import Client
+from penstock.client.user import User
 from penstock.client.webhooks import WebhookVerifier
 from penstock.client.worker import Worker, WorkerSettings
 
@@ -44,6 +45,7 @@ __all__ = [
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",
+    "User",
     "WebhookVerifier",
     "Worker",
     "WorkerSettings",

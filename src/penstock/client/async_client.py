@@ -23,6 +23,7 @@ from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
 from penstock.client.transport import PACKED, Transport, decode_answer, decode_packed
+from penstock.client.user import User
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
 from penstock.core.graph import Graph, HeldMessage
@@ -451,6 +452,34 @@ class AsyncClient:
         """A token for a name and a password, to be a client's ``token``. It ends with its time."""
         body: dict[str, object] = {"identifier": username, "password": password}
         return (await self._ask("POST", paths.LOG_IN, _LoggedIn, body)).token
+
+    async def users(self) -> list[User]:
+        """Those that were added, by name."""
+        return await self._read(paths.USERS, list[User])
+
+    async def add_user(
+        self, username: str, password: str, *, role: str = "USER", rate_limit: int = 0
+    ) -> User:
+        """Raises `InvalidArgument` also where there is one of that name."""
+        body: dict[str, object] = {"username": username, "password": password, "role": role}
+        return await self._ask("POST", paths.USERS, User, {**body, "rateLimit": rate_limit})
+
+    async def alter_user(
+        self,
+        username: str,
+        *,
+        password: str | None = None,
+        role: str | None = None,
+        rate_limit: int | None = None,
+    ) -> User:
+        """What is None stays. Another password voids tokens. Raises `UserNotFound`."""
+        changes = {"password": password, "role": role, "rateLimit": rate_limit}
+        body: dict[str, object] = {k: value for k, value in changes.items() if value is not None}
+        return await self._ask("PATCH", paths.user_path(username), User, body)
+
+    async def remove_user(self, username: str) -> None:
+        """It is refused from then on, and called back no more. Raises `UserNotFound`."""
+        await self._tell("DELETE", paths.user_path(username))
 
     # How they are sent.
 

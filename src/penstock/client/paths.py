@@ -10,15 +10,18 @@ __all__ = [
     "LOG_IN",
     "QUEUES",
     "STATS",
+    "USERS",
     "message_path",
     "queue_path",
     "subscription_path",
+    "user_path",
     "with_query",
 ]
 
 QUEUES = "/v1/queues"
 STATS = "/v1/stats"
 LOG_IN = "/auth/local"
+USERS = "/admin/subscribers"
 
 
 def queue_path(queue: str, rest: str = "") -> str:
@@ -39,6 +42,10 @@ def subscription_path(queue: str, subscription: str, rest: str = "") -> str:
 
 def message_path(queue: str, id: str) -> str:
     return queue_path(queue, f"/messages/{quote(id, safe='')}")
+
+
+def user_path(username: str) -> str:
+    return f"{USERS}/{quote(username, safe='')}"
 
 
 def with_query(path: str, **values: str | int | None) -> str:

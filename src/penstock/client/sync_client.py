@@ -130,6 +130,10 @@ class Client:
 
     health = _sync(AsyncClient.health)
     log_in = _sync(AsyncClient.log_in)
+    users = _sync(AsyncClient.users)
+    add_user = _sync(AsyncClient.add_user)
+    alter_user = _sync(AsyncClient.alter_user)
+    remove_user = _sync(AsyncClient.remove_user)
 
     def _wait_for(
         self,

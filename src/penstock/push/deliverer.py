@@ -96,11 +96,9 @@ class Deliverer:
     @property
     def _limit(self) -> int:
         """Calls at once: half as many with every failure in a row, one while it is in doubt."""
-        callback = self.target.callback
-        if callback.is_serial:
-            return 1
+        concurrency = self.target.callback.concurrency
         failures = self._record.circuit.failures
-        return max(1, callback.concurrency >> failures) if failures else callback.concurrency
+        return max(1, concurrency >> failures) if failures else concurrency
 
     @property
     def _room(self) -> int:
