@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from penstock.core.limits import EVENTS_SUFFIX
-from penstock.core.message import Message
+from penstock.core.message import Message, parse_message_id
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 
-__all__ = ["recover"]
+__all__ = ["is_lost", "recover"]
 
 logger = logging.getLogger(__name__)
 
@@ -23,28 +23,44 @@ _LOOK_SECONDS = 0.1
 _CHUNK = 1000
 
 
-async def recover(hot: HotStore, archive: Archive, identity: str) -> Recovered:
+async def recover(
+    hot: HotStore, archive: Archive, identity: str, suspects: Mapping[str, int]
+) -> Recovered:
     """Make the hot store whole: by one server, while the others wait.
 
-    A queue that is not there is rebuilt; so is one that has lost its newest messages: what it has
-    in their place was never answered. A queue that has no record gets one.
+    A queue that is not there is rebuilt; so is one that has lost its newest messages, or the one
+    whose index is suspected: what it has in their place was never answered. A queue that has no
+    record gets one.
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOOK_SECONDS)
         if await hot.is_complete(identity):
             return Recovered(restored={}, archived={})
     try:
-        recovered = await _Recovery(hot, archive).run()
+        recovered = await _Recovery(hot, archive, suspects).run()
         await hot.set_complete(identity)
     finally:
         await hot.unlock(_LOCK)
     return recovered
 
 
+async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
+    """Whether the hot store does not have a message, nor has had it and let it go."""
+    message = parse_message_id(id)
+    assert message is not None
+    found = await hot.read(queue, message.index, 1)
+    if found:
+        is_another = found[0].index == message.index and found[0].id != id
+        return is_another and found[0].salt == message.salt
+    now = await hot.snapshot(queue)
+    return now is not None and now.salt == message.salt and now.next <= message.index
+
+
 class _Recovery:
-    def __init__(self, hot: HotStore, archive: Archive) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, suspects: Mapping[str, int]) -> None:
         self._hot = hot
         self._archive = archive
+        self._suspects = suspects
         self._restored: dict[str, int] = {}
         self._archived: dict[str, int] = {}
 
@@ -75,14 +91,8 @@ class _Recovery:
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
 
     async def _has_lost(self, now: QueueState) -> bool:
-        """Whether the newest message of the record is not the one that is there, or none is."""
-        newest = await self._archive.newest(now.name, now.salt)
-        if newest is None:
-            return False
-        if newest.index >= now.next:
-            return True
-        found = await self._hot.read(now.name, newest.index, 1)
-        return bool(found) and found[0].index == newest.index and found[0].id != newest.id
+        ids = await self._archive.ids(now.name, now.salt, self._suspects.get(now.name))
+        return any([await is_lost(self._hot, now.name, id) for id in ids])
 
     async def _messages(
         self, state: QueueState, stop: int | None = None

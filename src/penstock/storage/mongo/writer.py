@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from copy import copy
 
 from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.mongo.archive import Archive, IndexTaken
@@ -108,4 +109,4 @@ class Writer:
 def _fail(answers: list[asyncio.Future[None]], error: StorageError) -> None:
     for answer in answers:
         if not answer.done():
-            answer.set_exception(type(error)(str(error)))
+            answer.set_exception(copy(error))
