@@ -6,20 +6,24 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 
+import msgspec
+
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
+from penstock.core.runs import Runs
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 
-__all__ = ["is_lost", "recover"]
+__all__ = ["index_of", "is_lost", "recover"]
 
 logger = logging.getLogger(__name__)
 
 _LOCK = "rebuild"
 _LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
+_UNDER_WAY_SECONDS = 0.1
 _CHUNK = 1000
 
 
@@ -44,16 +48,44 @@ async def recover(
     return recovered
 
 
+def index_of(id: str) -> int:
+    parsed = parse_message_id(id)
+    assert parsed is not None
+    return parsed.index
+
+
 async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
     """Whether the hot store does not have a message, nor has had it and let it go."""
     message = parse_message_id(id)
     assert message is not None
     found = await hot.read(queue, message.index, 1)
-    if found:
-        is_another = found[0].index == message.index and found[0].id != id
-        return is_another and found[0].salt == message.salt
+    if found and found[0].index == message.index:
+        return found[0].id != id and found[0].salt == message.salt
     now = await hot.snapshot(queue)
-    return now is not None and now.salt == message.salt and now.next <= message.index
+    return now is not None and now.salt == message.salt and now.first <= message.index
+
+
+def _without(state: QueueState, lost: Runs) -> QueueState:
+    """What it says of these messages is of others that were in their place, or of nobody."""
+
+    def minus(bounds: Sequence[int]) -> list[int]:
+        runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
+        for start, stop in lost:
+            runs.discard(start, stop)
+        return [bound for run in runs for bound in run]
+
+    readers = [
+        msgspec.structs.replace(
+            reader,
+            settled=minus(reader.settled),
+            dead=minus(reader.dead),
+            opened=minus(reader.opened),
+            tries=[one for one in reader.tries if one.index not in lost],
+            waiting=[one for one in reader.waiting if one[0] not in lost],
+        )
+        for reader in state.readers
+    ]
+    return msgspec.structs.replace(state, readers=readers)
 
 
 class _Recovery:
@@ -82,7 +114,15 @@ class _Recovery:
             if now.salt != state.salt or not await self._has_lost(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
+            lost = await self._lost(now)
+            # Who finds it gone waits until it is there again.
+            await self._hot.set_complete("")
+            now = await self._hot.snapshot(state.name) or now
             await self._hot.drop(state.name)
+            state = _without(max(now, state, key=lambda one: one.at), lost)
+        if not self._restored:
+            # What was on its way to the record when the queue went; what comes later is looked for.
+            await asyncio.sleep(_UNDER_WAY_SECONDS)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
@@ -93,6 +133,18 @@ class _Recovery:
     async def _has_lost(self, now: QueueState) -> bool:
         ids = await self._archive.ids(now.name, now.salt, self._suspects.get(now.name))
         return any([await is_lost(self._hot, now.name, id) for id in ids])
+
+    async def _lost(self, now: QueueState) -> Runs:
+        """The messages of the record that the hot store does not have, but for what it let go."""
+        lost = Runs()
+        async for part in self._archive.messages(now.name, now.salt):
+            await self._hot.lock(_LOCK, _LOCK_SECONDS)
+            first, stop = part[0].index, part[-1].index + 1
+            there = {m.id for m in await self._hot.read(now.name, first, stop - first)}
+            for message in part:
+                if message.index >= now.first and message.id not in there:
+                    lost.add(message.index, message.index + 1)
+        return lost
 
     async def _messages(
         self, state: QueueState, stop: int | None = None

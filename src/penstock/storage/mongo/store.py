@@ -41,7 +41,7 @@ from penstock.storage.mongo.mirror import (
     is_recorded,
     source_of,
 )
-from penstock.storage.mongo.recovery import is_lost, recover
+from penstock.storage.mongo.recovery import index_of, is_lost, recover
 from penstock.storage.mongo.shared import ArchivedShared
 from penstock.storage.mongo.writer import Writer
 
@@ -53,6 +53,7 @@ ArchiveMode = Literal["sync", "async"]
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 10.0
+_ATTEMPTS = 5
 _NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -66,7 +67,8 @@ class ArchivedStore:
         self._archive = archive
         self._identity = identity
         self._mode = mode
-        self._writer = Writer(archive)
+        self._writer = Writer(archive, hot.version)
+        self._versions: dict[str, str] = {}  # of queues, as they were after the last publish
         self._mirror = Mirror(hot, archive)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
@@ -164,14 +166,19 @@ class ArchivedStore:
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         self._writer.check_room()
+        before = self._versions.get(queue)
         result = await self._whole(lambda: self._hot.publish(queue, batch))
         written = self._writer.add(queue, batch_documents(queue, batch, result))
         if self._mode == "async":
             return result
         try:
-            await asyncio.shield(written)
+            version = await asyncio.shield(written)
             if result.duplicates:
                 await self._add_missing(queue, result)
+            if version is None or version != before:
+                await self._make_sure(queue, [message.id for message in result])
+                if version is not None:
+                    self._versions[queue] = version
         except IndexTaken as exc:
             await self.recover({queue: exc.index})
             raise StoreUnavailable(
@@ -183,8 +190,25 @@ class ArchivedStore:
             self._answered[queue] = max(newest, self._answered.get(queue, newest))
         return result
 
+    async def _make_sure(self, queue: str, ids: Sequence[str]) -> None:
+        """The hot store has them, although it may have been rebuilt before the record had them."""
+        for _ in range(_ATTEMPTS):
+            try:
+                found = await self._whole(lambda: self._hot.find(queue, ids))
+                lost = [
+                    id
+                    for id, message in zip(ids, found, strict=True)
+                    if message is None and await is_lost(self._hot, queue, id)
+                ]
+            except QueueNotFound:
+                return  # deleted meanwhile
+            if not lost:
+                return
+            await self.recover({queue: index_of(lost[0])})
+        raise StoreUnavailable("Redis is being rebuilt, this publish with it: try again")
+
     async def check_answered(self) -> None:
-        """Put back what was answered for, and came to the record too late for a rebuilding.
+        """Put back what the hot store has lost by itself after it was answered for.
 
         It is enough to look for the newest of a queue: whatever is published in the place of one
         before it finds the place taken.
@@ -193,7 +217,6 @@ class ArchivedStore:
         for queue, (index, id) in answered.items():
             try:
                 if await is_lost(self._hot, queue, id):
-                    logger.warning("queue %s was rebuilt without its newest messages", queue)
                     await self.recover({queue: index})
             except QueueNotFound:
                 continue  # deleted, or lost: then it is rebuilt from a record that has them
