@@ -126,7 +126,7 @@ class Checker:
         self._note_open()
 
     def lost(self) -> None:
-        """A publish that was not answered before it may be stored elsewhere now, or there as well."""
+        """A publish that was not answered before may be stored elsewhere now, or there as well."""
         self._note_open()
         for spot, placed in list(self.placed.items()):
             if placed.sent.call.answered is None:
