@@ -111,7 +111,8 @@ class Archive:
             newest = collection.find({"salt": salt}, {"_id": 1}).sort("index", -1).limit(1)
             found = await newest.to_list()
             if index is not None:
-                found += await collection.find({"salt": salt, "index": index}).to_list()
+                at = {"salt": salt, "index": index}
+                found += await collection.find(at, {"_id": 1}).to_list()
         return [document["_id"] for document in found]
 
     async def messages(

@@ -6,7 +6,8 @@ Guarantees:
    its journal. With ``async`` it is answered before, with the durability of the hot store.
 2. While MongoDB is known to be away, a publish is refused before the hot store has it.
 3. Whatever was answered ``replicated`` and is not settled comes back when the hot store has lost
-   everything, with its index, its id and its delivery count.
+   everything, with its index, its id and its delivery count. What reached the record after a
+   rebuilding is put back before it is answered.
 4. What was settled longer ago than the window (see `Mirror`) stays settled.
 """
 
