@@ -94,6 +94,8 @@ async def _cut_from_mongo(topology: Topology, _: Load) -> None:
 async def _wipe(topology: Topology, load: Load) -> None:
     async with load.losing():
         await topology.wipe_redis()
+        # A queue may have to be rebuilt once more, for what was on its way to MongoDB.
+        await asyncio.sleep(AWAY_SECONDS)
 
 
 async def _wipe_and_recover(topology: Topology, load: Load) -> None:

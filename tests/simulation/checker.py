@@ -42,6 +42,7 @@ class Checker:
         self.spots: dict[int, Spot] = {}  # by the number of the message
         self.readers: dict[int, Reader] = {}
         self.duplicates: set[int] = set()
+        self.repeated: set[int] = set()  # their key may have been lost before they were answered
         self.deleted_queues: dict[int, Call] = {}  # by salt
         self.deleted_readers: dict[int, Call] = {}
 
@@ -106,7 +107,7 @@ class Checker:
                 f"{sent.queue} {spot[1]} held message {there.sent.number}, now {sent.number}",
                 words,
             )
-        if self.spots.setdefault(sent.number, spot) != spot:
+        if self.spots.setdefault(sent.number, spot) != spot and sent.number not in self.repeated:
             raise Violation(
                 "stored twice",
                 f"{sent.queue} message {sent.number} is at {self.spots[sent.number][1]} "
@@ -122,13 +123,18 @@ class Checker:
         """The store loses the newest of what it knew: acks that it has answered may come undone."""
         for reader in self.readers.values():
             reader.losses.append(call)
+        self._note_open()
 
     def lost(self) -> None:
-        """A publish that was not answered before it may be stored elsewhere now."""
+        """A publish that was not answered before may be stored elsewhere now, or there as well."""
+        self._note_open()
         for spot, placed in list(self.placed.items()):
             if placed.sent.call.answered is None:
                 del self.placed[spot]
                 del self.spots[placed.sent.number]
+
+    def _note_open(self) -> None:
+        self.repeated.update(n for n, sent in self.sent.items() if sent.call.answered is None)
 
     # Reading and receiving.
 

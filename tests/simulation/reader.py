@@ -135,8 +135,11 @@ class Reader:
         """
         if given.call.asked > call.asked or call.asked_ns >= given.until_ns:
             return False
-        ranges = [r.call for r in self.seeks + self.ranges]
-        enders = ranges + self.losses + self.trails[given.index].enders
+        # One that met a loss took effect after it.
+        answered = inf if call.answered is None else call.answered
+        if any(loss.may_fall_between(given.call.asked, answered) for loss in self.losses):
+            return False
+        enders = [r.call for r in self.seeks + self.ranges] + self.trails[given.index].enders
         return not any(e.may_fall_between(given.call.asked, call.asked + 0.5) for e in enders)
 
     # A client was answered.

@@ -88,6 +88,10 @@ class HotStore(Store, Protocol):
         """Of all queues but those of dead letters."""
         ...
 
+    async def version(self, queue: str) -> str | None:
+        """Another one each time that the queue was rebuilt; None while it is not there."""
+        ...
+
     async def snapshot(self, queue: str) -> QueueState | None:
         """None if there is no such queue."""
         ...

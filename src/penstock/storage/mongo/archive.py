@@ -42,6 +42,7 @@ class IndexTaken(StorageError):
     """The record has another message at that index: the hot store has lost its newest ones."""
 
     code = "storage_failed"
+    index: int
 
 
 class Archive:
@@ -103,12 +104,16 @@ class Archive:
             found = {document["_id"] async for document in cursor}
         return [id for id in wanted if id not in found]
 
-    async def newest(self, queue: str, salt: int) -> Message | None:
-        """The one with the highest index."""
+    async def ids(self, queue: str, salt: int, index: int | None) -> list[str]:
+        """Of the message with the highest index, and of the one at this index."""
+        collection = self.connection.collection(queue)
         with self.connection.asking():
-            cursor = self.connection.collection(queue).find({"salt": salt})
-            found = await cursor.sort("index", -1).limit(1).to_list()
-        return to_message(queue, found[0]) if found else None
+            newest = collection.find({"salt": salt}, {"_id": 1}).sort("index", -1).limit(1)
+            found = await newest.to_list()
+            if index is not None:
+                at = {"salt": salt, "index": index}
+                found += await collection.find(at, {"_id": 1}).to_list()
+        return [document["_id"] for document in found]
 
     async def messages(
         self, queue: str, salt: int, stop: int | None = None
@@ -290,8 +295,9 @@ def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
         pattern = one.get("keyPattern")
         is_same = "_id" in pattern if pattern else "index: _id_ " in one.get("errmsg", "")
         if not is_same:
-            raise IndexTaken(
-                f"the archive holds another message {one['op']['index']} of queue {queue!r}"
-            ) from error
+            index = one["op"]["index"]
+            taken = IndexTaken(f"the archive holds another message {index} of queue {queue!r}")
+            taken.index = index
+            raise taken from error
     if (error.details or {}).get("writeConcernErrors"):
         raise StorageError("MongoDB could not confirm a write") from error

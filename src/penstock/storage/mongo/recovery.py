@@ -4,47 +4,95 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+import msgspec
 
 from penstock.core.limits import EVENTS_SUFFIX
-from penstock.core.message import Message
+from penstock.core.message import Message, parse_message_id
+from penstock.core.runs import Runs
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 
-__all__ = ["recover"]
+__all__ = ["index_of", "is_lost", "recover"]
 
 logger = logging.getLogger(__name__)
 
 _LOCK = "rebuild"
 _LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
+_UNDER_WAY_SECONDS = 0.1
 _CHUNK = 1000
 
 
-async def recover(hot: HotStore, archive: Archive, identity: str) -> Recovered:
+async def recover(
+    hot: HotStore, archive: Archive, identity: str, suspects: Mapping[str, int]
+) -> Recovered:
     """Make the hot store whole: by one server, while the others wait.
 
-    A queue that is not there is rebuilt; so is one that has lost its newest messages: what it has
-    in their place was never answered. A queue that has no record gets one.
+    A queue that is not there is rebuilt; so is one that has lost its newest messages, or the one
+    whose index is suspected: what it has in their place was never answered. A queue that has no
+    record gets one.
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOOK_SECONDS)
         if await hot.is_complete(identity):
             return Recovered(restored={}, archived={})
     try:
-        recovered = await _Recovery(hot, archive).run()
+        recovered = await _Recovery(hot, archive, suspects).run()
         await hot.set_complete(identity)
     finally:
         await hot.unlock(_LOCK)
     return recovered
 
 
+def index_of(id: str) -> int:
+    parsed = parse_message_id(id)
+    assert parsed is not None
+    return parsed.index
+
+
+async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
+    """Whether the hot store does not have a message, nor has had it and let it go."""
+    message = parse_message_id(id)
+    assert message is not None
+    found = await hot.read(queue, message.index, 1)
+    if found and found[0].index == message.index:
+        return found[0].id != id and found[0].salt == message.salt
+    now = await hot.snapshot(queue)
+    return now is not None and now.salt == message.salt and now.first <= message.index
+
+
+def _without(state: QueueState, lost: Runs) -> QueueState:
+    """What it says of these messages is of others that were in their place, or of nobody."""
+
+    def minus(bounds: Sequence[int]) -> list[int]:
+        runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
+        for start, stop in lost:
+            runs.discard(start, stop)
+        return [bound for run in runs for bound in run]
+
+    readers = [
+        msgspec.structs.replace(
+            reader,
+            settled=minus(reader.settled),
+            dead=minus(reader.dead),
+            opened=minus(reader.opened),
+            tries=[one for one in reader.tries if one.index not in lost],
+            waiting=[one for one in reader.waiting if one[0] not in lost],
+        )
+        for reader in state.readers
+    ]
+    return msgspec.structs.replace(state, readers=readers)
+
+
 class _Recovery:
-    def __init__(self, hot: HotStore, archive: Archive) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, suspects: Mapping[str, int]) -> None:
         self._hot = hot
         self._archive = archive
+        self._suspects = suspects
         self._restored: dict[str, int] = {}
         self._archived: dict[str, int] = {}
 
@@ -66,7 +114,15 @@ class _Recovery:
             if now.salt != state.salt or not await self._has_lost(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
+            lost = await self._lost(now)
+            # Who finds it gone waits until it is there again.
+            await self._hot.set_complete("")
+            now = await self._hot.snapshot(state.name) or now
             await self._hot.drop(state.name)
+            state = _without(max(now, state, key=lambda one: one.at), lost)
+        if not self._restored:
+            # What was on its way to the record when the queue went; what comes later is looked for.
+            await asyncio.sleep(_UNDER_WAY_SECONDS)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
@@ -75,14 +131,20 @@ class _Recovery:
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
 
     async def _has_lost(self, now: QueueState) -> bool:
-        """Whether the newest message of the record is not the one that is there, or none is."""
-        newest = await self._archive.newest(now.name, now.salt)
-        if newest is None:
-            return False
-        if newest.index >= now.next:
-            return True
-        found = await self._hot.read(now.name, newest.index, 1)
-        return bool(found) and found[0].index == newest.index and found[0].id != newest.id
+        ids = await self._archive.ids(now.name, now.salt, self._suspects.get(now.name))
+        return any([await is_lost(self._hot, now.name, id) for id in ids])
+
+    async def _lost(self, now: QueueState) -> Runs:
+        """The messages of the record that the hot store does not have, but for what it let go."""
+        lost = Runs()
+        async for part in self._archive.messages(now.name, now.salt):
+            await self._hot.lock(_LOCK, _LOCK_SECONDS)
+            first, stop = part[0].index, part[-1].index + 1
+            there = {m.id for m in await self._hot.read(now.name, first, stop - first)}
+            for message in part:
+                if message.index >= now.first and message.id not in there:
+                    lost.add(message.index, message.index + 1)
+        return lost
 
     async def _messages(
         self, state: QueueState, stop: int | None = None

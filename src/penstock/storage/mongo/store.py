@@ -6,7 +6,8 @@ Guarantees:
    its journal. With ``async`` it is answered before, with the durability of the hot store.
 2. While MongoDB is known to be away, a publish is refused before the hot store has it.
 3. Whatever was answered ``replicated`` and is not settled comes back when the hot store has lost
-   everything, with its index, its id and its delivery count.
+   everything, with its index, its id and its delivery count. What reached the record after a
+   rebuilding is put back before it is answered.
 4. What was settled longer ago than the window (see `Mirror`) stays settled.
 """
 
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import SystemRandom
+from types import MappingProxyType
 from typing import Literal, TypeVar
 
 from penstock.core.callback import CallbackTarget, News
@@ -40,7 +42,7 @@ from penstock.storage.mongo.mirror import (
     is_recorded,
     source_of,
 )
-from penstock.storage.mongo.recovery import recover
+from penstock.storage.mongo.recovery import index_of, is_lost, recover
 from penstock.storage.mongo.shared import ArchivedShared
 from penstock.storage.mongo.writer import Writer
 
@@ -52,6 +54,8 @@ ArchiveMode = Literal["sync", "async"]
 T = TypeVar("T")
 
 _CLOSE_SECONDS = 10.0
+_ATTEMPTS = 5
+_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class ArchivedStore:
@@ -64,10 +68,13 @@ class ArchivedStore:
         self._archive = archive
         self._identity = identity
         self._mode = mode
-        self._writer = Writer(archive)
+        self._writer = Writer(archive, hot.version)
+        self._versions: dict[str, str] = {}  # of queues, as they were after the last publish
         self._mirror = Mirror(hot, archive)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
+        # By queue, index and id of the newest message that was answered, until it is looked for.
+        self._answered: dict[str, tuple[int, str]] = {}
         self._turn = asyncio.Lock()
         self._recovering = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
@@ -93,16 +100,17 @@ class ArchivedStore:
             raise
         return store
 
-    async def recover(self) -> Recovered:
+    async def recover(self, suspects: Mapping[str, int] = _NONE) -> Recovered:
         """Rebuild what the hot store has lost, and archive what it has that the record has not.
 
-        Once for all who ask while it is done: the lock keeps out other servers, not this one.
+        ``suspects`` are messages, by queue, that may be lost although newer ones are not. Once for
+        all who ask while it is done: the lock keeps out other servers, not this one.
         """
         is_first = not self._recovering.locked()
         async with self._recovering:
             if not is_first and await self._hot.is_complete(self._identity):
                 return Recovered(restored={}, archived={})
-            recovered = await recover(self._hot, self._archive, self._identity)
+            recovered = await recover(self._hot, self._archive, self._identity, suspects)
             if recovered.restored or recovered.archived:
                 await self._mirror.copy_all()
             return recovered
@@ -159,21 +167,63 @@ class ArchivedStore:
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         self._writer.check_room()
+        before = self._versions.get(queue)
         result = await self._whole(lambda: self._hot.publish(queue, batch))
         written = self._writer.add(queue, batch_documents(queue, batch, result))
         if self._mode == "async":
             return result
         try:
-            await asyncio.shield(written)
+            version = await asyncio.shield(written)
             if result.duplicates:
                 await self._add_missing(queue, result)
+            if version is None or version != before:
+                await self._make_sure(queue, [message.id for message in result])
+                if version is not None:
+                    self._versions[queue] = version
         except IndexTaken as exc:
-            await self.recover()
+            await self.recover({queue: exc.index})
             raise StoreUnavailable(
                 "Redis had lost messages and was rebuilt, this publish with it: try again"
             ) from exc
         result.durability = "replicated"
+        if batch.bodies:
+            newest = (result[-1].index, result[-1].id)
+            self._answered[queue] = max(newest, self._answered.get(queue, newest))
         return result
+
+    async def _make_sure(self, queue: str, ids: Sequence[str]) -> None:
+        """The hot store has them, although it may have been rebuilt before the record had them."""
+        for _ in range(_ATTEMPTS):
+            try:
+                found = await self._whole(lambda: self._hot.find(queue, ids))
+                lost = [
+                    id
+                    for id, message in zip(ids, found, strict=True)
+                    if message is None and await is_lost(self._hot, queue, id)
+                ]
+            except QueueNotFound:
+                return  # deleted meanwhile
+            if not lost:
+                return
+            await self.recover({queue: index_of(lost[0])})
+        raise StoreUnavailable("Redis is being rebuilt, this publish with it: try again")
+
+    async def check_answered(self) -> None:
+        """Put back what the hot store has lost by itself after it was answered for.
+
+        It is enough to look for the newest of a queue: whatever is published in the place of one
+        before it finds the place taken.
+        """
+        answered, self._answered = self._answered, {}
+        for queue, (index, id) in answered.items():
+            try:
+                if await is_lost(self._hot, queue, id):
+                    await self.recover({queue: index})
+            except QueueNotFound:
+                continue  # deleted, or lost: then it is rebuilt from a record that has them
+            except BaseException:
+                self._answered = answered | self._answered  # to be looked for again
+                raise
 
     async def _add_missing(self, queue: str, result: PublishResult) -> None:
         """The first publish of a duplicate may have died before it was archived."""
@@ -349,6 +399,7 @@ class ArchivedStore:
                 if self._archive.problem is not None:
                     await self._archive.ping()
                 await self._check_whole()
+                await self.check_answered()
                 await self._mirror.copy_changed()
                 # Whichever server comes first does it; nobody gives the lock back.
                 if now >= next_pass and await self._hot.lock("archive-pass", PASS_SECONDS):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from copy import copy
 
 from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.mongo.archive import Archive, IndexTaken
@@ -22,14 +23,17 @@ MOST_DOCUMENTS = 100_000
 _MOST_AT_ONCE = 10_000
 _RETRY_SECONDS = 0.5
 
-Call = tuple[Sequence[Document], asyncio.Future[None]]
+Version = Callable[[str], Awaitable[str | None]]
+Answer = asyncio.Future[str | None]
+Call = tuple[Sequence[Document], Answer]
 
 
 class Writer:
-    """A line of calls for each queue that has any."""
+    """A line of calls for each queue that has any. ``version`` is the hot store's of a queue."""
 
-    def __init__(self, archive: Archive, most: int = MOST_DOCUMENTS) -> None:
+    def __init__(self, archive: Archive, version: Version, most: int = MOST_DOCUMENTS) -> None:
         self._archive = archive
+        self._version = version
         self._most = most
         self._lines: dict[str, list[Call]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -44,10 +48,13 @@ class Writer:
                 f"{self.unwritten} messages wait to be archived, which is the limit: try again"
             )
 
-    def add(self, queue: str, documents: Sequence[Document]) -> asyncio.Future[None]:
-        """Done when they are in the record; fails when they are not there yet."""
+    def add(self, queue: str, documents: Sequence[Document]) -> Answer:
+        """Done when they are in the record, with the queue's version as it is then.
+
+        Fails when they are not there yet, or that version cannot be had.
+        """
         loop = asyncio.get_running_loop()
-        written: asyncio.Future[None] = loop.create_future()
+        written: Answer = loop.create_future()
         # Who does not wait for it is not to be told.
         written.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.unwritten += len(documents)
@@ -75,23 +82,26 @@ class Writer:
                 return line[:at]
         return line
 
-    async def _write(
-        self, queue: str, documents: list[Document], answers: list[asyncio.Future[None]]
-    ) -> None:
+    async def _write(self, queue: str, documents: list[Document], answers: list[Answer]) -> None:
         while True:
             try:
                 await self._archive.insert(queue, documents)
+                break
             except StoreUnavailable as exc:
                 _fail(answers, exc)
                 await asyncio.sleep(_RETRY_SECONDS)
-                continue
             except (StorageError, IndexTaken) as exc:
                 logger.error("messages of %s could not be archived: %s", queue, exc)
                 _fail(answers, exc)
-            for answer in answers:
-                if not answer.done():
-                    answer.set_result(None)
+                return
+        try:
+            version = await self._version(queue)
+        except StorageError as exc:
+            _fail(answers, exc)
             return
+        for answer in answers:
+            if not answer.done():
+                answer.set_result(version)
 
     async def finish(self, timeout_seconds: float) -> None:
         """All that was accepted is in the record, or the time was up."""
@@ -105,7 +115,7 @@ class Writer:
             logger.error("%d messages are not in the archive", self.unwritten)
 
 
-def _fail(answers: list[asyncio.Future[None]], error: StorageError) -> None:
+def _fail(answers: list[Answer], error: StorageError) -> None:
     for answer in answers:
         if not answer.done():
-            answer.set_exception(type(error)(str(error)))
+            answer.set_exception(copy(error))

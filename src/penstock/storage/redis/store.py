@@ -415,6 +415,12 @@ class RedisStore:
 
     # For an archive: see `HotStore`.
 
+    async def version(self, queue: str) -> str | None:
+        self._steps.check_open()
+        async with self._connection.asking() as redis:
+            found = await redis.hget(self._steps.keys.queue(queue), "version")
+        return found.decode() if isinstance(found, bytes) else found
+
     async def snapshot(self, queue: str) -> QueueState | None:
         await self._tell_events(queue)
         return await self._rebuilding.snapshot(queue)

@@ -1,0 +1,99 @@
+"""A document that reaches MongoDB after Redis was wiped and rebuilt from what MongoDB had."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from penstock.broker import Broker
+from penstock.core.publishing import PublishResult
+from penstock.errors import StoreUnavailable
+from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.store import ArchivedStore
+from tests.mongo.conftest import Addresses, Open
+from tests.redis_server import redis_url
+
+
+@pytest_asyncio.fixture
+async def redis() -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_url()) as redis:
+        yield redis
+
+
+async def test_one_in_whose_place_others_were_published_comes_back_and_so_do_they(
+    broker: Broker, addresses: Addresses, database: Any
+) -> None:
+    # Given a message whose document came after the rebuilding
+    await broker.publish("jobs", [b"a"])
+    (late,) = await broker.publish("jobs", [b"late"])
+    document = await database["jobs"].find_one_and_delete({"_id": late.id})
+    await addresses.wipe_redis()
+    assert [m.body for m in await broker.read("jobs")] == [b"a"]
+    await database["jobs"].insert_one(document)
+    # When others are published, the first of them in its place
+    with pytest.raises(StoreUnavailable, match="was rebuilt"):
+        await broker.publish("jobs", [b"b", b"c"], idempotency_key="k")
+    # Then it is there again, and they can be published, each at least once
+    await broker.publish("jobs", [b"b", b"c"], idempotency_key="k")
+    found = await broker.read("jobs")
+    assert found[1].id == late.id
+    assert {m.body for m in found} == {b"a", b"late", b"b", b"c"}
+
+
+async def test_one_that_was_rebuilt_around_is_put_back_before_its_publish_is_answered(
+    broker: Broker, addresses: Addresses, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two publishes that Redis has; the document of the first is the one that is late
+    other = await open_server()
+    await broker.publish("jobs", [b"a"])
+    publishing, go_on = await _late_publish(broker, monkeypatch)
+    await Broker(other).publish("jobs", [b"b"])
+    # When Redis is wiped and rebuilt without it
+    await addresses.wipe_redis()
+    await other.recover()
+    assert [m.body for m in await other.read("jobs", 0, 9)] == [b"a", b"b"]
+    go_on()
+    (late,) = await publishing
+    # Then it is where it was once it is answered
+    assert [m.body for m in await broker.read("jobs")] == [b"a", b"late", b"b"]
+    assert (await broker.find("jobs", [late.id]))[0] is not None
+
+
+async def _late_publish(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Task[PublishResult], Callable[[], None]]:
+    """It is in Redis, and its document on its way until the second is called."""
+    is_under_way, may_go_on = asyncio.Event(), asyncio.Event()
+    insert = Archive.insert
+
+    async def slow_insert(self: Archive, queue: str, documents: Sequence[Any]) -> None:
+        if documents and documents[0]["content"] == "late":
+            is_under_way.set()
+            await may_go_on.wait()
+        await insert(self, queue, documents)
+
+    monkeypatch.setattr(Archive, "insert", slow_insert)
+    publishing = asyncio.create_task(broker.publish("jobs", [b"late"]))
+    await is_under_way.wait()
+    return publishing, may_go_on.set
+
+
+async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_happens(
+    store: ArchivedStore, broker: Broker, addresses: Addresses, redis: Redis
+) -> None:
+    # Given a Redis that comes back, or is replaced, without the newest message
+    await broker.publish("jobs", [b"a"])
+    root = f"{addresses.name}:{{jobs}}"
+    before: dict[Any, Any] = {key: await redis.dump(key) for key in await redis.keys(f"{root}*")}
+    (lost,) = await broker.publish("jobs", [b"lost"])
+    for key, value in before.items():
+        await redis.restore(key, 0, value, replace=True)
+    assert [m.body for m in await broker.read("jobs")] == [b"a"]
+    # Then the server that has answered for it notices, as part of its regular work
+    await store.check_answered()
+    assert [m.id for m in await broker.read("jobs", start=1)] == [lost.id]
