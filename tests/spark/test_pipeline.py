@@ -167,6 +167,20 @@ def test_a_lost_checkpoint_repeats_nothing(world: World, queue: str, lake: Lake)
     assert seen_by_arrow(lake) == [(queue, index) for index in range(15)]
 
 
+def test_checkpoints_may_be_elsewhere(world: World, queue: str, lake: Lake, tmp_path: Path) -> None:
+    elsewhere = f"file://{tmp_path}/elsewhere"
+    options = {**world.options, "subscribe": queue, "subscription": "pipeline"}
+
+    for first in (0, 10):
+        world.publish(queue, 10, first=first)
+        query = land_stream(world.spark, lake, MESSAGES, options, once=True, checkpoints=elsewhere)
+        query.awaitTermination()
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(20)]
+    assert not lake.checkpoint("bronze").exists()
+    assert len(list((tmp_path / "elsewhere" / "bronze" / "commits").glob("[0-9]*"))) == 2
+
+
 def test_compaction_leaves_one_file_and_every_row(world: World, queue: str, lake: Lake) -> None:
     world.publish(queue, 30)
     land(world, lake, queue, maxOffsetsPerTrigger="10")

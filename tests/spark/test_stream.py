@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from pathlib import Path
 
@@ -254,3 +256,36 @@ def test_spark_transforms_a_stream_like_any_other(world: World, queue: str, tmp_
 
     rows = world.spark.read.parquet(str(tmp_path / "out"))
     assert {row["text"] for row in rows.collect()} == {f"BODY {n}" for n in range(1, 20, 2)}
+
+
+def end_with(error: Exception, reader: PenstockStreamReader) -> None:
+    """As Spark's process for a source ends."""
+    try:
+        raise error
+    finally:
+        reader.stop()
+
+
+@pytest.mark.parametrize("error", [EOFError(), ConnectionResetError()])
+def test_a_source_on_which_spark_hangs_up_ends_without_a_word(
+    world: World, queue: str, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(sys, "stderr", sys.stderr)
+
+    with pytest.raises(type(error)):
+        end_with(error, reader_of(world, subscribe=queue))
+
+    with sys.stderr as silent:
+        assert silent.name == os.devnull
+
+
+def test_a_source_that_fails_is_heard(
+    world: World, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sys.stderr
+    monkeypatch.setattr(sys, "stderr", before)
+
+    with pytest.raises(DataLoss):
+        end_with(DataLoss("3 messages are gone"), reader_of(world, subscribe=queue))
+
+    assert sys.stderr is before

@@ -76,6 +76,10 @@ def run_command(
     ignore_data_loss: Annotated[
         bool, typer.Option("--ignore-data-loss", help="Go on when messages are gone.")
     ] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="Of Spark's streams: a directory or a URL; in the lake."),
+    ] = None,
     master: Master = None,
     driver_memory: Memory = "1g",
 ) -> None:
@@ -101,6 +105,7 @@ def run_command(
             max_rows=max_rows,
             schemas=typed,
             fail_on_data_loss=not ignore_data_loss,
+            checkpoints=checkpoint,
         )
         stop = threading.Event()
         spark = make_quiet_session(job.lake.spark_log, _master(master), memory=driver_memory)

@@ -49,7 +49,13 @@ class Stream:
     ended. So one number for each queue says what is landed: the progress in the log.
     """
 
-    def __init__(self, lake: Lake, feed: Feed, on_landed: Callable[[Landed], None]) -> None:
+    def __init__(
+        self, lake: Lake, feed: Feed, on_landed: Callable[[Landed], None], *, is_resumed: bool
+    ) -> None:
+        """``is_resumed``: there is a checkpoint, so only the first batch can be a landed one.
+
+        Without one the stream begins at its floor, which may lie below in more than one batch.
+        """
         self._feed = feed
         self._landing = Landing(lake, feed.table)
         self._on_landed = on_landed
@@ -58,9 +64,7 @@ class Stream:
             number=feed.number,
             at=feed.at,
             landed=self._landing.recover().progress,
-            # With a checkpoint only the first batch after a start can be one that was landed.
-            # Without one the stream begins at its floor, which may lie below in more than one.
-            is_resumed=lake.checkpoint(feed.table).exists(),
+            is_resumed=is_resumed,
         )
 
     def land(self, batch: DataFrame, _number: int) -> None:
@@ -94,17 +98,24 @@ def land_stream(
     options: dict[str, str],
     *,
     once: bool,
+    checkpoints: str | None = None,
     on_landed: Callable[[Landed], None] = lambda _: None,
 ) -> StreamingQuery:
-    """Begin, or go on where the lake's checkpoint is. ``options`` are those of the format."""
-    stream = Stream(lake, feed, on_landed)
+    """Begin, or go on where the checkpoint is. ``options`` are those of the format.
+
+    ``checkpoints`` is anywhere that Spark can write, or in the lake if it is not given.
+    """
+    own = lake.checkpoint(feed.table)
+    place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
+    # Whether there is one elsewhere only Spark could say; to assume none is always right.
+    stream = Stream(lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
     spark.dataSource.register(FilesSource)
     every = {**options, **feed.options, **stream.staging.option()}
     source = spark.readStream.format(FilesSource.name()).options(**every).load()
     writer = (
         source.writeStream.foreachBatch(stream.land)
         .queryName(f"penstock-{feed.table}")
-        .option("checkpointLocation", str(lake.checkpoint(feed.table)))
+        .option("checkpointLocation", place)
     )
     writer = (
         writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")

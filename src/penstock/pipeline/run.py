@@ -44,6 +44,7 @@ class Job:
     max_rows: int | None = None
     schemas: Mapping[str, str] = field(default_factory=dict)
     fail_on_data_loss: bool = True
+    checkpoints: str | None = None
 
 
 @dataclass
@@ -149,6 +150,7 @@ class _Streams:
                 feed,
                 self._options,
                 once=self._job.once,
+                checkpoints=self._job.checkpoints,
                 on_landed=self._progress.landed,
             )
         )

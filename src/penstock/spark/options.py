@@ -42,6 +42,8 @@ _READ = (
 _BATCH = ("endingOffsets", "pushFilters")
 _STREAM = ("subscription", "maxOffsetsPerTrigger")
 _WRITE = (*_CONNECTION, "queue", "idempotencyKey", "chunkRows")
+# A task takes a second or two with so many small messages; smaller ones cost more than they bring.
+_TASK_ROWS = 500_000
 # Spark hands its own over with ours.
 _SPARKS = ("checkpointLocation", "queryName")
 
@@ -75,8 +77,8 @@ class ReadOptions:
     body_as_string: bool = False
     include_hints: bool = False
     min_partitions: int = 1
-    max_records_per_partition: int = 100_000
-    fetch_rows: int = 100_000
+    max_records_per_partition: int = _TASK_ROWS
+    fetch_rows: int = _TASK_ROWS
     max_offsets_per_trigger: int | None = None
     push_filters: bool = False
 
@@ -140,8 +142,8 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         body_as_string=given.one_of("bodyAs", ("binary", "string")) == "string",
         include_hints=given.flag("includePartitionHints", False),
         min_partitions=given.whole("minPartitions") or 1,
-        max_records_per_partition=given.whole("maxRecordsPerPartition") or 100_000,
-        fetch_rows=given.whole("fetchRows") or 100_000,
+        max_records_per_partition=given.whole("maxRecordsPerPartition") or _TASK_ROWS,
+        fetch_rows=given.whole("fetchRows") or _TASK_ROWS,
         max_offsets_per_trigger=given.whole("maxOffsetsPerTrigger"),
         push_filters=given.flag("pushFilters", False),
     )
