@@ -99,7 +99,7 @@ def bench(
             with made.client() as client:
                 client.create_queue(FULL)
             made.publish(made.rows(messages), FULL)
-            # In ten files, which is how Spark reads them fastest.
+            # In ten files, however many tasks a read of ours has.
             tenth = str(-(-messages // 10))
             made.source(maxRecordsPerPartition=tenth).write.parquet(made.parquet)
             yield made
