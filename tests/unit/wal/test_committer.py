@@ -286,6 +286,47 @@ async def test_a_commit_that_fails_on_the_loop_ends_everything(
     assert threading.active_count() == threads
 
 
+@pytest.mark.parametrize("kind", ["write", "sync"])
+@pytest.mark.parametrize("exit_with", [KeyboardInterrupt, SystemExit])
+def test_a_signal_that_ends_the_process_in_a_commit_on_the_loop_is_heard_and_leaves_no_gap(
+    simulated: SimulatedFiles, kind: str, exit_with: type[BaseException]
+) -> None:
+    # Given a commit on the loop, in the middle of which the handler of a signal raises
+    parts: list[tuple[Log, GroupCommitter]] = []
+
+    def handle_signal(operation: Operation) -> None:
+        if operation.kind == kind:
+            raise exit_with
+
+    async def interrupted() -> None:
+        log = prepared_log(simulated)
+        committer = GroupCommitter(log)
+        parts.append((log, committer))
+        await idle(committer)
+        simulated.fault = handle_signal
+        log.append(KIND, bytes(1000))
+        await committer.submit()
+
+    # When others go on, as they do while the loop is wound up
+    async def wind_up() -> None:
+        simulated.fault = None
+        log, committer = parts[0]
+        with pytest.raises(StorageFailed):
+            log.append(KIND, b"behind it")
+        with pytest.raises(StorageFailed):
+            committer.submit()
+        await committer.stop()
+
+    with asyncio.Runner() as runner:
+        # Then it ends the loop, as it would anywhere else
+        with pytest.raises(exit_with):
+            runner.run(interrupted())
+        runner.run(wind_up())
+    # And the log is none that pretends to be closed in order with a hole in it
+    assert payloads(simulated)[0] == b"first"
+    assert payloads(simulated.crash())[0] == b"first"
+
+
 async def test_a_submit_with_nothing_to_commit_is_answered(files: Files) -> None:
     async with running(open_log(files)) as committer:
         await committer.submit()

@@ -216,7 +216,9 @@ class GroupCommitter(Committer):
                 self._commit()
             except BaseException as exc:  # whatever it is, nobody may be left waiting
                 self._fail(exc, waiters)
-                return
+                if isinstance(exc, Exception):
+                    return
+                raise  # a signal is to end the process: that is for the loop to hear
             ended = self._monotonic()
             if not self._log.is_prepared or self._sync_due != due:
                 self._work.notify()

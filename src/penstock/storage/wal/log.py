@@ -246,19 +246,27 @@ class Log:
     def commit(self) -> None:
         """BLOCKING. Write all that was appended so far; durable on return if the mode is always.
 
-        Raises ``StorageFailed`` when that did not succeed, and from then on.
+        Raises ``StorageFailed`` when that did not succeed, and from then on. Whatever the handler
+        of a signal raises in the middle of it leaves the log failed as well.
         """
-        with self._lock:
-            self._check()
-            runs, self._runs = self._runs, []
         try:
+            with self._lock:
+                self._check()
+                runs, self._runs = self._runs, []
             for run in runs:
                 if run.segment != self._tail.space.segment:
                     self._tail.begin_segment(run.segment, run.capacity)
                 if run.buffers:
                     self._tail.write(run.offset, run.buffers, is_last=run is runs[-1])
+        except StorageError:
+            raise
         except Exception as exc:
             raise self._fail(exc) from exc
+        except BaseException as exc:
+            # The handler of a signal raised it, on the loop. The group is neither here nor there,
+            # so nothing may be written behind it.
+            self._fail(InterruptedError(f"interrupted by {exc!r}"))
+            raise
 
     def sync(self) -> None:
         """BLOCKING. Make all that was committed durable, in the modes that have not done so."""
