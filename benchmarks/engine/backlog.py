@@ -7,10 +7,10 @@ from pathlib import Path
 from time import perf_counter
 
 from benchmarks.engine.children.fill import FillReport, FillTask
-from benchmarks.engine.loops import LoopName
 from benchmarks.engine.memory import Memory
 from benchmarks.engine.process import Child
-from benchmarks.engine.progress import Screen
+from benchmarks.harness.loops import LoopName
+from benchmarks.harness.progress import Screen
 
 
 class Backlog:

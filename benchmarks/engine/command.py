@@ -10,16 +10,16 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import command
 from benchmarks.engine.backlog import Backlog
-from benchmarks.engine.loops import run_on
-from benchmarks.engine.machine import describe_machine
 from benchmarks.engine.peers import installed
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report
 from benchmarks.engine.rows import ROWS
 from benchmarks.engine.run import Run
 from benchmarks.engine.scale import FULL, QUICK
+from benchmarks.harness import command
+from benchmarks.harness.loops import run_on
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

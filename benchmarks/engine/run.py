@@ -10,10 +10,10 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.engine.backlog import Backlog
-from benchmarks.engine.loops import LoopName
 from benchmarks.engine.peers import Peer
-from benchmarks.engine.progress import Screen
 from benchmarks.engine.scale import Scale
+from benchmarks.harness.loops import LoopName
+from benchmarks.harness.progress import Screen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@ from time import perf_counter
 from typing import Literal
 
 import penstock
-from benchmarks.engine.sample import Sample
 from benchmarks.engine.scale import BODY_BYTES
+from benchmarks.harness.sample import Sample
 
 Sync = Literal["always", "interval", "never"]
 

@@ -10,14 +10,14 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import command
-from benchmarks.engine.loops import run_on
-from benchmarks.engine.machine import describe_machine
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report
 from benchmarks.fanout.rows import ROWS
 from benchmarks.fanout.run import Run
 from benchmarks.fanout.scale import FULL, QUICK
+from benchmarks.harness import command
+from benchmarks.harness.loops import run_on
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report
 
 PACKAGES = ("penstock", "aiohttp", "blacksheep", "uvicorn", "uvloop")
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from benchmarks.engine.progress import Screen
 from benchmarks.fanout.scale import Scale
+from benchmarks.harness.progress import Screen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

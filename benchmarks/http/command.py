@@ -10,11 +10,11 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import command
-from benchmarks.engine.loops import run_on
-from benchmarks.engine.machine import describe_machine
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report
+from benchmarks.harness import command
+from benchmarks.harness.loops import run_on
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report
 from benchmarks.http import wrk
 from benchmarks.http.peers import installed
 from benchmarks.http.rows import ROWS

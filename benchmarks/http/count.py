@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from time import perf_counter
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 
 
 class Count:

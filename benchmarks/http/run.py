@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from benchmarks.engine.progress import Screen
+from benchmarks.harness.progress import Screen
 from benchmarks.http.peers import Peer
 from benchmarks.http.scale import Scale
 

@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 
 SCRIPTS = Path(__file__).parent / "scripts"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import command
-from benchmarks.engine.loops import run_on
-from benchmarks.engine.machine import describe_machine
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report
+from benchmarks.harness import command
+from benchmarks.harness.loops import run_on
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report
 from benchmarks.scale.rows import ROWS
 from benchmarks.scale.run import Run
 from benchmarks.scale.scale import FULL, QUICK

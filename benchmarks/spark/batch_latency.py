@@ -9,8 +9,8 @@ from statistics import median
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.spark.bench import Bench
 from benchmarks.spark.outcome import Outcome
 

@@ -14,7 +14,7 @@ from time import perf_counter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.engine.progress import Screen
+from benchmarks.harness.progress import Screen
 from benchmarks.http.penstock_server import Address, penstock_server
 from penstock.client import Client
 from penstock.pipeline.session import make_session

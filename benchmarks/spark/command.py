@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from benchmarks import command
-from benchmarks.engine.machine import describe_machine
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report
+from benchmarks.harness import command
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report
 from benchmarks.spark.bench import bench
 from benchmarks.spark.rows import ROWS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.verdict import judge_value
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.verdict import judge_value
 from benchmarks.spark.bench import Bench
 from benchmarks.spark.outcome import Outcome
 

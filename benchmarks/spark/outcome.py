@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from benchmarks.engine.verdict import Verdict
+from benchmarks.harness.verdict import Verdict
 from benchmarks.spark.bench import Bench
 
 

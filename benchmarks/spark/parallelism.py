@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.spark.bench import Bench, timed
 from benchmarks.spark.outcome import Outcome
 

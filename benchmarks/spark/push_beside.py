@@ -7,8 +7,8 @@ import threading
 import time
 from statistics import quantiles
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.spark.bench import Bench, headers, timed
 from benchmarks.spark.outcome import Outcome
 

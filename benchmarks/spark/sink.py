@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import penstock
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.spark.bench import Bench, headers
 from benchmarks.spark.outcome import Outcome
 

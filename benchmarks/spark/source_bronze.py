@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.spark.bench import FULL, Bench, timed
 from benchmarks.spark.outcome import Outcome
 from penstock.pipeline.bronze import MESSAGES, land_stream

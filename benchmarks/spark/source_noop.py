@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.bar import at_least, at_most
-from benchmarks.engine.verdict import judge_ratio, judge_value
+from benchmarks.harness.bar import at_least, at_most
+from benchmarks.harness.verdict import judge_ratio, judge_value
 from benchmarks.spark.bench import Bench, timed
 from benchmarks.spark.outcome import Outcome
 

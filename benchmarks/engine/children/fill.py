@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.engine.loops import LoopName, run_on
 from benchmarks.engine.memory import Memory, measure_memory
 from benchmarks.engine.process import read_task, say
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, publish_count
+from benchmarks.harness.loops import LoopName, run_on
 from penstock import Broker
 
 FILL_BATCH = 1_000

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.engine.loops import LoopName, run_on
 from benchmarks.engine.memory import measure_memory
 from benchmarks.engine.process import read_task, say
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, receive_and_ack
+from benchmarks.harness.loops import LoopName, run_on
 
 WARM_UP_BATCHES = 20
 

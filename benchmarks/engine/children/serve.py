@@ -8,10 +8,10 @@ from time import perf_counter
 
 import msgspec
 
-from benchmarks.engine.loops import LoopName, run_on
 from benchmarks.engine.process import read_task, say
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, receive_and_ack
+from benchmarks.harness.loops import LoopName, run_on
 
 
 class ServeTask(msgspec.Struct, frozen=True, kw_only=True):

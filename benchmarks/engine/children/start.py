@@ -9,10 +9,10 @@ from time import perf_counter
 import msgspec
 
 import penstock
-from benchmarks.engine.loops import LoopName, run_on
 from benchmarks.engine.process import read_task, say
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, receive_and_ack
+from benchmarks.harness.loops import LoopName, run_on
 
 WORKERS = 16
 PATIENCE_SECONDS = 120.0

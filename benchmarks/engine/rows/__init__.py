@@ -12,9 +12,10 @@ from benchmarks.engine.rows import (
     start,
     topics,
 )
-from benchmarks.engine.rows.row import Row
+from benchmarks.engine.run import Run
+from benchmarks.harness.row import Row
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row[Run], ...] = (
     publish_batches.ROW,
     publish_singles.ROW,
     cycle.ROW,

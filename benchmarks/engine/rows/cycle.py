@@ -8,14 +8,14 @@ from statistics import median
 from time import perf_counter
 
 import penstock
-from benchmarks.engine.bar import TIMES, at_least
 from benchmarks.engine.peers import Peer
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
-from benchmarks.engine.sample import Sample, Slice, repeated, take_turns
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, receive_and_ack
-from benchmarks.engine.verdict import absent, judge_ratio
+from benchmarks.harness.bar import TIMES, at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, Slice, repeated, take_turns
+from benchmarks.harness.verdict import absent, judge_ratio
 
 TASKS = 16
 BAR = at_least(15)

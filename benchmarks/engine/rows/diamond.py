@@ -7,8 +7,6 @@ import gc
 from time import perf_counter
 
 import penstock
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import (
@@ -18,7 +16,9 @@ from benchmarks.engine.store import (
     publish_count,
     receive_and_ack,
 )
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_least(0.3)
 PUBLISHERS = 16

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.engine.bar import at_most
 from benchmarks.engine.children.fill import FillReport, FillTask
 from benchmarks.engine.children.hold import HoldTask
 from benchmarks.engine.memory import Memory
 from benchmarks.engine.process import Child
-from benchmarks.engine.rows.row import Outcome, Row
 from benchmarks.engine.run import Run
-from benchmarks.engine.verdict import judge_value
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.verdict import judge_value
 
 BAR = at_most(40, "bytes")
 

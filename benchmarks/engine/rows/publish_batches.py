@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.disk import BareDisk, bytes_written
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
-from benchmarks.engine.sample import Sample, repeated, take_turns
 from benchmarks.engine.scale import BATCH, BODY_BYTES
-from benchmarks.engine.store import QUEUE, make_bodies, open_store, publish_for
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.engine.store import QUEUE, make_bodies, open_store, publish_count, publish_for
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.disk import BareDisk, bytes_written
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, repeated, take_turns
+from benchmarks.harness.verdict import judge_ratio
 
 TASKS = 16
 BAR = at_least(0.8)
@@ -50,12 +50,11 @@ async def _round(run: Run) -> tuple[dict[str, float], int]:
         run.fresh_directory("disk") as bare,
         BareDisk(bare / "log") as disk,
     ):
+        size = await _size_in_log(run, batch)
+        block = b"\x5a" * size
         async with open_store(ours, sync="always") as broker:
             await broker.create_queue(QUEUE)
-            before = bytes_written()
-            warm_up = await publish_for(broker, batch, tasks=TASKS, seconds=seconds)
-            size = (bytes_written() - before) // (warm_up.messages // BATCH)
-            block = b"\x5a" * size
+            await publish_for(broker, batch, tasks=TASKS, seconds=seconds)
 
             async def publish() -> Sample:
                 return await publish_for(broker, batch, tasks=TASKS, seconds=seconds)
@@ -70,6 +69,17 @@ async def _round(run: Run) -> tuple[dict[str, float], int]:
                 slices=run.scale.slices,
             )
     return figures, size
+
+
+async def _size_in_log(run: Run, batch: list[bytes]) -> int:
+    """In the mode that writes nothing but records: no zeros ahead of them."""
+    count = 1000
+    with run.fresh_directory("size") as directory:
+        async with open_store(directory, sync="never") as broker:
+            await broker.create_queue(QUEUE)
+            before = bytes_written()
+            await publish_count(broker, batch, tasks=TASKS, messages=count * len(batch))
+            return (bytes_written() - before) // count
 
 
 ROW = Row(name="publish-batches", what="durable publish", measure=measure)

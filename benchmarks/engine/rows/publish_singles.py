@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack, closing
 from statistics import median
 
-from benchmarks.engine.bar import at_least
 from benchmarks.engine.peers import Peer, PersistQueue
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
-from benchmarks.engine.sample import Sample, Slice, repeated, take_turns
 from benchmarks.engine.store import QUEUE, make_bodies, open_store, publish_for
-from benchmarks.engine.verdict import Verdict, absent, judge_ratio
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, Slice, repeated, take_turns
+from benchmarks.harness.verdict import Verdict, absent, judge_ratio
 
 TASKS = 64
 BAR_PERSIST_QUEUE = at_least(10)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.bar import at_most
 from benchmarks.engine.children.serve import Batches, Ready, ServeTask
 from benchmarks.engine.process import Child
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
 from benchmarks.engine.scale import BATCH
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_most(1.3)
 TURN = 10

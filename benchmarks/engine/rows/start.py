@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from benchmarks.engine.bar import at_most
 from benchmarks.engine.children.start import Started, StartTask
 from benchmarks.engine.process import Child
-from benchmarks.engine.rows.row import Outcome, Row
 from benchmarks.engine.run import Run
-from benchmarks.engine.verdict import judge_value
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.verdict import judge_value
 
 BAR_CLEAN = at_most(5, "s")
 BAR_KILLED = at_most(10, "s")

@@ -6,13 +6,13 @@ from itertools import cycle
 from time import perf_counter
 
 import penstock
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome, Row, by_contender
 from benchmarks.engine.run import Run
-from benchmarks.engine.sample import Sample, Slice, take_turns
 from benchmarks.engine.scale import BATCH
 from benchmarks.engine.store import QUEUE, make_bodies, open_store
-from benchmarks.engine.verdict import Verdict, judge_ratio
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, Slice, take_turns
+from benchmarks.harness.verdict import Verdict, judge_ratio
 
 BAR = at_most(3)
 SIZES = {"a message": 1, f"a batch of {BATCH}": BATCH}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from benchmarks.fanout.rows import dead_endpoint, diamond, latency, throughput, topics
-from benchmarks.fanout.rows.row import Row
+from benchmarks.fanout.run import Run
+from benchmarks.harness.row import Row
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row[Run], ...] = (
     latency.ROW,
     throughput.ROW,
     topics.ROW,

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.verdict import judge_ratio
 from benchmarks.fanout.bodies import make_body
-from benchmarks.fanout.rows.row import Row
 from benchmarks.fanout.run import Run
 from benchmarks.fanout.scale import ENDPOINTS
 from benchmarks.fanout.stage import Stage, milliseconds, stage
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_most(1.3)
 

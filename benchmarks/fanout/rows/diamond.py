@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.verdict import judge_ratio
-from benchmarks.fanout.rows.row import Row
 from benchmarks.fanout.run import Run
 from benchmarks.fanout.stage import milliseconds, stage
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_most(3.5)
 DIAMOND = {"A": [], "B": ["A"], "C": ["A"], "D": ["B", "C"]}

@@ -6,14 +6,13 @@ import asyncio
 from statistics import median
 from time import perf_counter_ns
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.disk import BareDisk
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.verdict import judge_ratio
 from benchmarks.fanout.bodies import make_body
-from benchmarks.fanout.rows.row import Row
 from benchmarks.fanout.run import Run
 from benchmarks.fanout.stage import Stage, milliseconds, stage
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.disk import BareDisk
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_most(1)
 ROUND_TRIPS = 3

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.verdict import judge_ratio
 from benchmarks.fanout.backlog import drained
-from benchmarks.fanout.rows.row import Row
 from benchmarks.fanout.run import Run
 from benchmarks.fanout.scale import TOPICS
 from benchmarks.fanout.stage import rate, stage
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 
 BAR = at_least(0.7)
 

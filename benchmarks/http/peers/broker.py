@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 
 __all__ = ["Broker", "Peer"]
 

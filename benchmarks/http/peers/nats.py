@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 from benchmarks.http.service import free_port, running
 
 if TYPE_CHECKING:

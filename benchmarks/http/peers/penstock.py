@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Self
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 from benchmarks.http.count import Count
 from benchmarks.http.penstock_server import QUEUE, Address, penstock_server
 from penstock.client import AsyncClient, Delivery

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from benchmarks.engine.sample import Sample
+from benchmarks.harness.sample import Sample
 from benchmarks.http.count import Count
 from benchmarks.http.service import free_port, running
 

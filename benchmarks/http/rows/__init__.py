@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from benchmarks.harness.row import Row
 from benchmarks.http.rows import auth, cycle, latency, publish, push, send_message, worker
-from benchmarks.http.rows.row import Row
+from benchmarks.http.run import Run
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row[Run], ...] = (
     push.ROW,
     latency.ROW,
     cycle.ROW,

@@ -6,12 +6,11 @@ import time
 from statistics import median
 from time import perf_counter
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome
-from benchmarks.engine.verdict import judge_value
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.verdict import judge_value
 from benchmarks.http.load import AUTHORIZATION
 from benchmarks.http.penstock_server import penstock_server
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 from benchmarks.http.wrk import wrk

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.engine.bar import at_least
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.sample import Sample, take_turns
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, take_turns
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.http.load import AUTHORIZATION
 from benchmarks.http.penstock_server import noop_server, penstock_server
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 from benchmarks.http.wrk import wrk

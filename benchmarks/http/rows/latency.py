@@ -6,14 +6,13 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.disk import BareDisk
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.verdict import judge_ratio
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.disk import BareDisk
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.http.load import AUTHORIZATION, push_request
 from benchmarks.http.pace import paced, percentile
 from benchmarks.http.penstock_server import noop_server, penstock_server
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import BODY_BYTES, CONNECTIONS
 from benchmarks.http.wrk import wrk

@@ -8,13 +8,12 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from benchmarks.engine.bar import Bar, at_least
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.sample import Sample, Slice, take_turns
 from benchmarks.engine.store import make_bodies
-from benchmarks.engine.verdict import Verdict, absent, judge_ratio
+from benchmarks.harness.bar import Bar, at_least
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, Slice, take_turns
+from benchmarks.harness.verdict import Verdict, absent, judge_ratio
 from benchmarks.http.peers import Broker, Nats, NatsAlways, Penstock, RabbitMq, Redis
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.sample import take_turns
-from benchmarks.engine.verdict import absent, judge_ratio
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import take_turns
+from benchmarks.harness.verdict import absent, judge_ratio
 from benchmarks.http.load import AUTHORIZATION
 from benchmarks.http.peers import Moto
 from benchmarks.http.penstock_server import penstock_server
-from benchmarks.http.rows.row import Row
 from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 from benchmarks.http.wrk import wrk

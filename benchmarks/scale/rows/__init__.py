@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from benchmarks.harness.row import Row
 from benchmarks.scale.rows import (
     archive,
     memory,
@@ -10,9 +11,9 @@ from benchmarks.scale.rows import (
     receive_at_depth,
     round_trips,
 )
-from benchmarks.scale.rows.row import Row
+from benchmarks.scale.run import Run
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[Row[Run], ...] = (
     publish.ROW,
     receive.ROW,
     round_trips.ROW,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.engine.rows.row import Outcome
-from benchmarks.engine.verdict import Verdict
-from benchmarks.scale.rows.row import Row
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.verdict import Verdict
 from benchmarks.scale.run import Run, penstock, redis_py, redis_server
 from benchmarks.scale.scale import BATCH
 

@@ -6,12 +6,11 @@ from collections.abc import Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome, by_contender
-from benchmarks.engine.sample import Sample, take_turns
 from benchmarks.engine.store import make_bodies
-from benchmarks.engine.verdict import judge_ratio
-from benchmarks.scale.rows.row import Row
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row, by_contender
+from benchmarks.harness.sample import Sample, take_turns
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.scale.run import Run, penstock, redis_server
 from benchmarks.scale.scale import BATCH
 from penstock.broker import Broker

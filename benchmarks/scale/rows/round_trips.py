@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.rows.row import Outcome
 from benchmarks.engine.store import make_bodies
-from benchmarks.engine.verdict import judge_ratio
-from benchmarks.scale.rows.row import Row
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.verdict import judge_ratio
 from benchmarks.scale.run import Run, penstock, redis_server
 from benchmarks.scale.scale import BATCH
 

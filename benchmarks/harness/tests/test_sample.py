@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from benchmarks.engine.sample import Sample, Slice, repeated, take_turns
+from benchmarks.harness.sample import Sample, Slice, repeated, take_turns
 
 
 def test_contenders_take_turns_in_an_order_that_turns_round() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from benchmarks.engine.bar import TIMES
-from benchmarks.engine.report import Report, RowReport
-from benchmarks.engine.verdict import Verdict
+from benchmarks.harness.bar import TIMES
+from benchmarks.harness.report import Report, RowReport
+from benchmarks.harness.verdict import Verdict
 
 STATUS = {
     "ok": "[green]ok[/]",

@@ -13,10 +13,10 @@ from typing import Protocol, TypeVar
 import msgspec
 from rich.console import Console
 
-from benchmarks.engine.progress import Screen
-from benchmarks.engine.report import Report, RowReport
-from benchmarks.engine.table import draw
-from benchmarks.engine.verdict import Verdict
+from benchmarks.harness.progress import Screen
+from benchmarks.harness.report import Report, RowReport
+from benchmarks.harness.table import draw
+from benchmarks.harness.verdict import Verdict
 
 
 class Named(Protocol):

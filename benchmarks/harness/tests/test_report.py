@@ -6,11 +6,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from benchmarks.engine.bar import at_most
-from benchmarks.engine.machine import describe_machine
-from benchmarks.engine.report import Report, RowReport
-from benchmarks.engine.table import draw, show
-from benchmarks.engine.verdict import judge_value
+from benchmarks.harness.bar import at_most
+from benchmarks.harness.machine import describe_machine
+from benchmarks.harness.report import Report, RowReport
+from benchmarks.harness.table import draw, show
+from benchmarks.harness.verdict import judge_value
 
 FAST = judge_value(what="fast", unit="s", ours=[1.0], bar=at_most(5, "s"))
 SLOW = judge_value(what="slow", unit="s", ours=[6.0], bar=at_most(5, "s"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from benchmarks.engine.machine import Machine
-from benchmarks.engine.verdict import Verdict
+from benchmarks.harness.machine import Machine
+from benchmarks.harness.verdict import Verdict
 
 
 class RowReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from benchmarks.engine.bar import Bar
+from benchmarks.harness.bar import Bar
 
 Status = Literal["ok", "missed", "missing", "shown"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from benchmarks.engine.run import Run
-from benchmarks.engine.verdict import Verdict
+from benchmarks.harness.verdict import Verdict
+
+Run = TypeVar("Run")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,7 +19,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
+class Row(Generic[Run]):
     name: str
     """What `--only` takes."""
     what: str

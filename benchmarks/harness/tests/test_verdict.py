@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.engine.bar import Bar, at_least, at_most
-from benchmarks.engine.verdict import Verdict, absent, judge_ratio, judge_value
+from benchmarks.harness.bar import Bar, at_least, at_most
+from benchmarks.harness.verdict import Verdict, absent, judge_ratio, judge_value
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.engine.disk import BareDisk, bytes_written
 from benchmarks.engine.memory import measure_memory
+from benchmarks.harness.disk import BareDisk, bytes_written
 
 
 def test_the_bare_disk_appends_what_it_is_given(tmp_path: Path) -> None:
