@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A test need not wait as long as a user would."""
-    monkeypatch.setattr(connection, "_SELECTION_SECONDS", 0.2)
+    monkeypatch.setattr(connection, "_SELECTION_SECONDS", 0.5)
     yield
     gc.collect()
 

@@ -136,7 +136,7 @@ class Defining:
 
     async def _add_names(self, name: str, config: QueueConfig) -> None:
         names = [name, name + EVENTS_SUFFIX] if config.events else [name]
-        async with self._steps.connection.asking() as redis:
+        async with self._steps.asking() as redis:
             await redis.sadd(self._steps.keys.queues, *names)
 
     def _new_queue(self, config: QueueConfig, *, salt: int) -> list[Any]:
@@ -193,7 +193,7 @@ class Defining:
         steps = self._steps
         steps.forget(queue)
         # Somebody may have made it anew already, so its name goes only if there is no such queue.
-        async with steps.connection.asking() as redis:
+        async with steps.asking() as redis:
             for name in (queue, queue + EVENTS_SUFFIX):
                 await redis.srem(steps.keys.queues, name)
                 if await redis.exists(steps.keys.queue(name)):

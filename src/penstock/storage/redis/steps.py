@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
+
+from redis.asyncio import Redis
 
 from penstock.clock import Clock
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
@@ -51,11 +54,24 @@ class Steps:
 
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
         """Any script."""
+        with self._step():
+            return await self.connection.run(name, key, *arguments)
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[Redis]:
+        """For a few commands that are no script."""
+        with self._step():
+            async with self.connection.asking() as redis:
+                yield redis
+
+    @contextmanager
+    def _step(self) -> Iterator[None]:
+        """The store is not closed before it has ended."""
         self.check_open()
         self._under_way += 1
         self._nothing.clear()
         try:
-            answer = await self.connection.run(name, key, *arguments)
+            yield
         except StoreUnavailable as exc:
             self.problem = str(exc)
             raise
@@ -64,7 +80,6 @@ class Steps:
             if not self._under_way:
                 self._nothing.set()
         self.problem = None
-        return answer
 
     async def finish(self) -> None:
         """Nothing is under way any more; nothing more may begin."""

@@ -365,8 +365,7 @@ class RedisStore:
 
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""
-        self._steps.check_open()
-        async with self._connection.asking() as redis:
+        async with self._steps.asking() as redis:
             found = await redis.smembers(self._steps.keys.queues)
         return sorted(name.decode() if isinstance(name, bytes) else name for name in found)
 
@@ -416,8 +415,7 @@ class RedisStore:
     # For an archive: see `HotStore`.
 
     async def version(self, queue: str) -> str | None:
-        self._steps.check_open()
-        async with self._connection.asking() as redis:
+        async with self._steps.asking() as redis:
             found = await redis.hget(self._steps.keys.queue(queue), "version")
         return found.decode() if isinstance(found, bytes) else found
 
