@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.publishing import prepare
 from penstock.core.settling import Outcome
 from penstock.errors import DiskFull
+from penstock.storage.wal.committer import GroupCommitter
+from penstock.storage.wal.log import Log
 from penstock.storage.wal.store import WalStore
 from tests.faults.files import FULL_DISK, FaultyFiles, no_fault
-from tests.faults.store import broker_on, open_store
+from tests.faults.store import SEGMENT_BYTES, broker_on, open_store
 from tests.simulation.files import SimulatedFiles
 
 SMALL_SEGMENT = 256 * 1024
 
 BODY = b"x" * 200
+
+T = TypeVar("T")
 
 
 async def fill(broker: Broker, body: bytes = BODY) -> int:
@@ -126,3 +133,46 @@ async def test_a_full_disk_recovers_by_itself_once_consumers_have_caught_up() ->
             await store.tick()
             assert broker.problem is None
         assert (await broker.queue_stats("orders")).messages == 0
+
+
+class Interposed(GroupCommitter):
+    """Something comes in between the answer of a call and who waits for it."""
+
+    then: Callable[[], None] | None = None
+
+    async def call(self, function: Callable[[], T]) -> T:
+        result = await super().call(function)
+        then, self.then = self.then, None
+        if then is not None:
+            then()
+        return result
+
+
+async def test_a_checkpoint_whose_space_was_taken_by_others_leaves_the_store_intact(
+    files: FaultyFiles,
+) -> None:
+    committers: list[Interposed] = []
+
+    def interposed(log: Log) -> Interposed:
+        committers.append(Interposed(log))
+        return committers[0]
+
+    store = await WalStore.open(files, segment_bytes=SEGMENT_BYTES, committer=interposed)
+    async with Broker(store) as broker:
+        # Given a disk that has no more than the spare segment
+        await broker.create_queue("orders")
+        await broker.publish("orders", [bytes(2000)])
+        files.fault = FULL_DISK
+
+        # When a publish takes it just before a checkpoint begins a new segment
+        def publish() -> None:
+            store.publish("orders", prepare([bytes(2500)]))
+            store._gathering.flush()
+
+        committers[0].then = publish
+        with pytest.raises(DiskFull):
+            await store.checkpoint()
+        # Then there is no checkpoint for now, and that is all
+        assert broker.problem is None
+        [first, second] = await broker.receive("orders", limit=2)
+        assert await broker.ack("orders", [first, second]) == [Outcome.DONE] * 2

@@ -11,7 +11,12 @@ import pytest
 from penstock.broker import Broker
 from penstock.errors import CorruptLog, StorageError
 from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.journal import WalJournal
+from penstock.storage.wal.log import Log
 from tests.faults.store import open_store
+from tests.simulation.committer import InlineCommitter
+from tests.simulation.files import SimulatedFiles
+from tests.unit.wal.logs import KIND, SEGMENT_BYTES, open_log
 
 
 class FailingReads(DiskFiles):
@@ -72,3 +77,41 @@ async def test_a_file_that_is_missing_is_damage(files: FailingReads) -> None:
         with pytest.raises(CorruptLog, match="repair"):
             await broker.read("q", 0, 1)
         files.error = None
+
+
+def journal_of(log: Log, files: SimulatedFiles) -> WalJournal:
+    return WalJournal(log=log, committer=InlineCommitter(log), files=files, cache_bytes=0)
+
+
+def test_once_the_disk_is_full_half_a_segment_is_kept_for_acks_whatever_was_counted_before(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a journal that has counted its room when there was a spare segment
+    simulated.capacity_bytes = 2 * SEGMENT_BYTES
+    log = open_log(simulated)
+    journal = journal_of(log, simulated)
+    assert journal.has_room(SEGMENT_BYTES * 3 // 4)
+    # When that is in use, and there is no other
+    log.append(KIND, bytes(SEGMENT_BYTES // 2))
+    log.append(KIND, bytes(SEGMENT_BYTES // 2))
+    log.commit()
+    log.prepare()
+    assert log.is_disk_full
+    # Then it has no room, but for acks
+    assert not journal.has_room(100)
+    assert journal.has_settle_room(100)
+
+
+def test_the_room_of_a_segment_that_was_left_is_not_that_of_the_next(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given room for a message that takes more than a segment
+    log = open_log(simulated)
+    journal = journal_of(log, simulated)
+    log.append(KIND, b"before")
+    log.reserve(3 * SEGMENT_BYTES)
+    assert journal.has_room(2 * SEGMENT_BYTES)
+    # When the space is used for a segment of the ordinary size
+    assert journal.roll() == 2
+    # Then it is to be sought anew
+    assert not journal.has_room(2 * SEGMENT_BYTES)

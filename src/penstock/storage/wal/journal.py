@@ -60,6 +60,11 @@ class WalJournal:
             self._remember(locator, event, length)
         return Place(locator, length)
 
+    def roll(self, *, into_own_space: bool = False) -> int:
+        """Have all that follows in a new segment, and return its number."""
+        self._room = 0  # was that of the old one
+        return self._log.roll(into_own_space=into_own_space)
+
     @property
     def problem(self) -> str | None:
         failure = self._log.failure
@@ -67,7 +72,8 @@ class WalJournal:
 
     def has_room(self, size: int) -> bool:
         needed = size + RECORD_OVERHEAD_BYTES
-        if self._room < needed:
+        if self._room < needed or self._log.is_disk_full:
+            # On a full disk more is kept for acks than when this was counted.
             self._room = self._log.publish_room
         return self._room >= needed
 

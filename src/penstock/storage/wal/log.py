@@ -192,6 +192,13 @@ class Log:
             return 0
 
     @property
+    def has_spare(self) -> bool:
+        """Whether ``roll`` finds the space that it needs."""
+        with self._lock:
+            on_disk, spare_bytes = self._tail.space
+            return self._segment == on_disk and spare_bytes >= self.segment_bytes
+
+    @property
     def is_disk_full(self) -> bool:
         """Whether the last attempt to get space failed."""
         return self._is_disk_full

@@ -186,12 +186,14 @@ class WalStore(EmbeddedStore):
         try:
             # To begin a segment without the space for it would be fatal, so it is sought first.
             await self._on_disk(self._log.reserve)
-            segment = self._log.roll()
+            while not self._log.has_spare:  # others have filled a segment in the meantime
+                await self._on_disk(self._log.reserve)
+            segment = self._wal.roll()
         except DiskFull:
             live = compaction.live_bytes(machine)
             if all(live.get(number) for number in self._left_behind()):
                 raise  # nothing could be removed, so a checkpoint would not help
-            segment = self._log.roll(into_own_space=True)
+            segment = self._wal.roll(into_own_space=True)
         if segment == self._checkpointed:
             return
         live = compaction.live_bytes(machine)
