@@ -546,6 +546,25 @@ async def test_in_mode_interval_a_busy_writer_syncs_when_it_is_due(
     await committer.stop()
 
 
+async def test_in_mode_interval_the_loop_writes_and_leaves_the_sync_to_the_thread(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a log that was written to, on the loop
+    now = 100.0
+    log = open_log(simulated, sync_mode=SyncMode.INTERVAL)
+    async with running(log, sync_interval_seconds=1000, monotonic=lambda: now) as committer:
+        watch = Watch(simulated)
+        await come(committer, log, 5, turns=False)
+        assert not watch.threads
+        # When it is time to sync, and more is written
+        await idle(committer)
+        now += 1001
+        await come(committer, log, 1, turns=False)
+        # Then the thread has synced it all
+        assert watch.on_loop == [False]
+        assert log.synced == log.end
+
+
 async def test_in_mode_never_nothing_is_synced(simulated: SimulatedFiles) -> None:
     log = open_log(simulated, sync_mode=SyncMode.NEVER)
     synced = log.synced

@@ -227,7 +227,10 @@ class GroupCommitter(Committer):
             self._inline_again = ended + _RESTS_AFTER_SLOW * (ended - began)
 
     def _is_quick(self) -> bool:
-        return self._log.is_small(self._inline_bytes) and self._monotonic() >= self._inline_again
+        now = self._monotonic()
+        if self._sync_due is not None and now >= self._sync_due:
+            return False  # what is to be synced is all that was written since the last time
+        return now >= self._inline_again and self._log.is_small(self._inline_bytes)
 
     # -- the writer thread -------------------------------------------------------------------------
 
