@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
+from itertools import cycle
 
 import pytest
 import pytest_asyncio
@@ -17,7 +18,8 @@ import pytest_asyncio
 from penstock.core.settling import Outcome
 from tests.client.server import Server
 from tests.crash.load import IMPATIENT
-from tests.http.client import Client
+from tests.http.client import Answer, Client
+from tests.proxy import Proxy
 from tests.scaleout.faults import FAULTS, NO_FAULT, Fault
 from tests.scaleout.topology import Topology, topology
 
@@ -54,6 +56,28 @@ def _clock_of(server: Server) -> datetime:
     """Every error says when it happened."""
     answer = Client(server.port).ask("GET", "/queue/pop", consumerGroup="jobs")
     return datetime.fromisoformat(answer.json["timestamp"])
+
+
+async def test_behind_one_address_the_servers_are_one(archived: Topology) -> None:
+    # Given a proxy that leads every connection to the next server
+    front = Proxy(archived.urls[0])
+    await front.heal()
+    client, turns = Client(front.port, "user", "password"), cycle(archived.urls)
+
+    async def ask(method: str, path: str, body: bytes | None = None) -> Answer:
+        front.lead_to(next(turns))
+        return await asyncio.to_thread(client.ask, method, path, body, consumerGroup="proxied")
+
+    # When each message is pushed, popped and acked through it, by another server each time
+    for number in range(4):
+        pushed = await ask("POST", "/queue/push", b"%d" % number)
+        popped = await ask("GET", "/queue/pop")
+        acked = await ask("POST", f"/queue/ack?id={popped.json['id']}")
+        # Then what one has taken the next one gives, and a third one settles
+        assert (pushed.status, popped.status, acked.status) == (200, 200, 200)
+        assert (popped.json["id"], popped.json["content"]) == (pushed.json["id"], str(number))
+        assert (await ask("GET", "/queue/pop")).status == 404
+    await front.cut()
 
 
 async def test_late_acks_of_a_paused_server_settle_nothing_that_somebody_else_has(
