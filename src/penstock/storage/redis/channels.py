@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisClusterException, RedisError
 
-from penstock.errors import StoreUnavailable
+from penstock.errors import StorageClosed, StoreUnavailable
 from penstock.storage.redis.driver import Driver
 
 __all__ = ["Channels", "Waiter"]
@@ -75,13 +75,17 @@ class Channels:
         self._pubsub: PubSub | None = None
         self._listener: asyncio.Task[None] | None = None
         self._additions: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @asynccontextmanager
     async def waiter(self, name: str, subscription: str | None) -> AsyncIterator[Waiter]:
         """In line for the news of a channel. What comes after this was entered is not missed.
 
-        Without a subscription one sees all news, and takes them from nobody.
+        Without a subscription one sees all news, and takes them from nobody. Raises
+        `StorageClosed`: a listener that begins now would never end.
         """
+        if self._is_closed:
+            raise StorageClosed("the store was closed: open it again")
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
@@ -173,6 +177,7 @@ class Channels:
             channel.wake(None)
 
     async def close(self) -> None:
+        self._is_closed = True
         tasks = [*self._additions, *([self._listener] if self._listener else [])]
         for task in tasks:
             task.cancel()
