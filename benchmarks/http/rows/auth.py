@@ -65,7 +65,7 @@ async def _identify_seconds() -> float:
     assert await authenticator.identify(AUTHORIZATION.encode()) is not None
     began = perf_counter()
     for _ in range(CALLS):
-        header = request.get_first_header(b"authorization")
+        header = request.first.get(b"authorization")
         assert header is not None
         authenticator.recall(header)
     return (perf_counter() - began) / CALLS

@@ -52,9 +52,6 @@ class IncomingRequest(Request):
         self._parameters: dict[str, str] | None = None
         self.first = dict(reversed(headers))
 
-    def get_first_header(self, name: bytes) -> bytes | None:
-        return self.first.get(name)
-
     def parameter(self, name: str) -> str | None:
         """The first one of the query that has this name; None if there is none, or it is blank.
 
