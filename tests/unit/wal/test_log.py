@@ -472,6 +472,25 @@ def test_in_the_modes_that_do_not_wait_for_the_disk_no_zeros_are_written(
     assert simulated.operations == operations
 
 
+def test_no_zeros_are_written_ahead_of_large_groups_until_a_small_one_comes(
+    simulated: SimulatedFiles,
+) -> None:
+    # Given a log whose last group was a large one
+    log = open_log(simulated, segment_bytes=2**20)
+    log.append(KIND, bytes(2**16))
+    log.commit()
+    # Then nothing is written ahead
+    operations = simulated.operations
+    log.prepare()
+    assert simulated.operations == operations
+    # When a small one follows, then there are zeros for the next
+    log.append(KIND, b"a")
+    log.commit()
+    operations = simulated.operations
+    log.prepare()
+    assert simulated.operations > operations
+
+
 def test_zeros_that_find_no_space_are_done_without(simulated: SimulatedFiles) -> None:
     log = open_log(simulated, segment_bytes=2**18)
     log.append(KIND, b"a")

@@ -42,6 +42,9 @@ _SPARE = "spare.log"
 _FEWEST_ZEROS = 2**16
 _MOST_ZEROS = 2**20
 
+# A larger group takes longer to write than to note: for it, zeros are only as much again to write.
+_MOST_ZEROED_FOR = 2**16
+
 
 class SyncMode(Enum):
     """When a commit is durable."""
@@ -81,7 +84,7 @@ class Tail:
         self._salt = b""
         self._ends_in_mark = False
         self._zeroed = 0  # up to this offset, the segment in use is made of written blocks
-        self._is_written_to = False
+        self._last_bytes = 0  # of the group written last
 
     def resume(self, replay: Replay, end: int, *, segment_bytes: int) -> None:
         """Go on at ``end``: cut off what is torn, and make all that was replayed durable.
@@ -131,9 +134,9 @@ class Tail:
             buffers[0] = encode_mark(self._salt, self.synced)
         sync = is_last and self.sync_mode is SyncMode.ALWAYS
         self._active.write_at(offset, buffers, sync=sync)
-        self.written = position_of(self.space.segment, offset + sum(map(len, buffers)))
+        self._last_bytes = sum(map(len, buffers))
+        self.written = position_of(self.space.segment, offset + self._last_bytes)
         self._ends_in_mark = False
-        self._is_written_to = True
         if sync:
             self.synced = self.written
 
@@ -152,7 +155,9 @@ class Tail:
         """
         if self.sync_mode is not SyncMode.ALWAYS or self._zeroed >= self.capacity:
             return False
-        return self._is_written_to and self._zeroed - offset_of(self.written) < self._zeros // 2
+        if not 0 < self._last_bytes <= _MOST_ZEROED_FOR:
+            return False
+        return self._zeroed - offset_of(self.written) < self._zeros // 2
 
     @property
     def _zeros(self) -> int:
