@@ -37,6 +37,12 @@ class Wire:
     def writelines(self, parts: list[bytes]) -> None:
         self.write(b"".join(parts))
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
     def is_closing(self) -> bool:
         return self._has_closed
 

@@ -21,8 +21,13 @@ _ENVELOPES = st.builds(
     priority=st.integers(0, 10),
     group_key=st.none() | _TEXT,
 )
-# Where the lower bits of an index end, the digits of an id are elsewhere.
-_FIRSTS = st.integers(0, 2**41) | st.integers(2**30 - 5, 2**30 + 5) | st.just(2**32 - 2)
+# Where the lower bits of an index end, other digits of an id change too.
+_FIRSTS = (
+    st.integers(0, 2**41)
+    | st.integers(2**16 - 12, 2**16)
+    | st.integers(2**30 - 12, 2**30)
+    | st.just(2**32 - 2)
+)
 
 
 @st.composite
@@ -79,3 +84,24 @@ def test_every_column_holds_what_its_messages_have(
     place = table.schema.get_field_index("created_at")
     table = table.set_column(place, "created_at", table["created_at"].cast(pa.int64()))
     assert table.to_pylist(maps_as_pydicts="strict") == expected
+
+
+def test_publishes_that_follow_each_other_may_be_more_than_one_could_be() -> None:
+    sizes = [7_000, 1, 1, 9_000]
+    firsts = [60_000, 67_000, 67_001, 67_002]
+    made = [
+        Block(first, first, at, array("I", [1]) * size, memoryview(b"x" * size), None)
+        for at, (first, size) in enumerate(zip(firsts, sizes, strict=True))
+    ]
+
+    (data,) = encode_messages("q", Chunk(made, 76_002, 7), include_body=True)
+    table = pa.ipc.open_stream(
+        start_of_stream(messages_schema(include_body=True)) + bytes(data)
+    ).read_all()
+
+    assert table["index"].to_pylist() == list(range(60_000, 76_002))
+    assert table["id"].to_pylist() == [
+        message_id(block.created_ns, block.first + at, 7)
+        for block in made
+        for at in range(len(block.sizes))
+    ]

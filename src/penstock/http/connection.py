@@ -13,6 +13,7 @@ from blacksheep import Application, Response
 from uvicorn.server import ServerState
 
 from penstock.http.exchange import Exchange, IncomingRequest
+from penstock.http.outlet import Outlet
 
 __all__ = ["Connection"]
 
@@ -249,6 +250,19 @@ class Connection(asyncio.Protocol):
 
     def write_all(self, parts: tuple[bytes, ...]) -> None:
         self._transport.writelines(parts)
+
+    def outlet(self) -> Outlet | None:
+        """None where the transport has no socket, or encrypts what goes there."""
+        transport = self._transport
+        opened = transport.get_extra_info("socket")
+        if opened is None or transport.get_extra_info("ssl_object") is not None:
+            return None
+        return None if transport.is_closing() else Outlet(opened.fileno())
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all that was written is with the system."""
+        return self._transport.get_write_buffer_size() == 0
 
     def close(self) -> None:
         self._transport.close()

@@ -18,6 +18,7 @@ from blacksheep import Application, Request, Response
 from blacksheep.contents import Content, StreamedContent
 
 from penstock.errors import InvalidArgument
+from penstock.http.outlet import Outlet
 
 if TYPE_CHECKING:
     from penstock.http.connection import Connection
@@ -243,6 +244,18 @@ class Exchange:
         if self._waiter is not None:
             self._wake()
         connection.answered(self)
+
+    async def outlet(self) -> Outlet | None:
+        """Past the connection, for an answer whose head is out; None where there is no such way.
+
+        What goes through it is framed by whoever sends it.
+        """
+        connection = self._connection
+        for _ in range(2):
+            if connection.is_flushed:
+                return connection.outlet()
+            await asyncio.sleep(0)  # written in this turn of the loop, it is sent at the end of it
+        return None
 
     def _head(self, response: Response, content: Content | None) -> bytes:
         head = self._connection.head_start(response.status)

@@ -361,6 +361,32 @@ async def test_a_queue_made_anew_does_not_go_on_where_the_old_one_was() -> None:
             await rows.read()
 
 
+def test_a_client_that_reads_late_gets_all_of_it_and_keeps_nobody_waiting(
+    api: Api, queue: str, server: Server
+) -> None:
+    # Given streams of more than the sockets hold, more of them than there are threads
+    for _ in range(20):
+        send_columns(api, queue, body=pa.array([b"x" * 100_000] * 10))
+    secret = base64.b64encode(ADMIN.encode()).decode()
+    headers = {"Accept": ARROW, "Authorization": f"Basic {secret}"}
+    connections = [http.client.HTTPConnection("127.0.0.1", server.port, timeout=15) for _ in "1234"]
+    responses = []
+    for connection in connections:
+        connection.request("GET", f"{queue}/messages", headers=headers)
+        responses.append(connection.getresponse())
+
+    # When another one is read, and then these are, the last first
+    assert read(api, queue, "?limit=3").num_rows == 3
+    tables = [pa.ipc.open_stream(each.read()).read_all() for each in reversed(responses)]
+
+    # Then each is whole, and its connection can be used again
+    assert [table["index"].to_pylist() for table in tables] == [list(range(200))] * 4
+    for connection in connections:
+        connection.request("GET", queue, headers={**headers, "Accept": "*/*"})
+        assert connection.getresponse().status == 200
+        connection.close()
+
+
 def test_a_stream_that_cannot_go_on_is_cut_and_not_ended(
     api: Api, queue: str, server: Server
 ) -> None:

@@ -1,5 +1,9 @@
 """Messages as Arrow columns, made of blocks: no object for each message.
 
+Where there is a choice Arrow does it: it lets other threads go on meanwhile. A thread that holds
+the interpreter keeps the event loop waiting, and for long if the system then takes the processor
+away from it.
+
 Import it through `penstock.http.v1.formats`, which says what to install when pyarrow is missing.
 """
 
@@ -7,12 +11,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from itertools import accumulate, chain
+from itertools import chain
+from sys import byteorder
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.core.lifecycle import LifecycleRun
+from penstock.core.limits import MAX_BATCH_MESSAGES
 from penstock.core.message import DEFAULT_CONTENT_TYPE, PLAIN, Envelope, message_id
+from penstock.core.runs import Run
 from penstock.storage.block import Block, Chunk
 
 __all__ = [
@@ -61,10 +69,22 @@ END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 """What ends an IPC stream. One that was cut short does not have it."""
 
 _ID_BYTES = 36
-# Where an id has the eight digits that carry the lower bits of the index.
-_ID_DIGITS = (19, 20, 21, 22, 24, 25, 26, 27)
-_LOW_BITS = 30
-_VARIANT = 0x8000_0000
+# Where an id has the four digits that carry the lowest bits of the index.
+_ID_DIGITS = (24, 25, 26, 27)
+_LOW_BITS = 16
+_MASK = (1 << _LOW_BITS) - 1
+
+
+def _low_digits() -> list[bytes]:
+    """For each place of a number's lowest four digits, what stands there from 0 on."""
+    numbers = array("H", range(1 << _LOW_BITS))
+    if byteorder == "little":
+        numbers.byteswap()
+    digits = numbers.tobytes().hex().encode()
+    return [digits[place :: len(_ID_DIGITS)] for place in range(len(_ID_DIGITS))]
+
+
+_LOW_DIGITS = _low_digits()
 
 
 def messages_schema(*, include_body: bool) -> pa.Schema:
@@ -83,8 +103,8 @@ def encode_messages(queue: str, chunk: Chunk, *, include_body: bool) -> Iterator
     count = sum(len(block.sizes) for block in blocks)
     columns = [
         _constant(queue, count),
-        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(_indexes(blocks))]),
-        _ids(map(_span, blocks), chunk.salt, count),
+        _numbers(_runs((block.first, block.first + len(block.sizes)) for block in blocks)),
+        _ids([_span(block) for block in blocks], chunk.salt, count),
     ]
     if include_body:
         columns.append(_bodies(blocks, count))
@@ -101,26 +121,33 @@ def encode_messages(queue: str, chunk: Chunk, *, include_body: bool) -> Iterator
     yield pa.RecordBatch.from_arrays(columns, schema=schema).serialize()
 
 
-def _strings(data: bytes | bytearray, size: int, count: int) -> pa.Array:
-    """Texts that are all of one size."""
-    offsets = (
-        array("i", range(0, size * count + 1, size)) if size else array("i", [0]) * (count + 1)
-    )
-    return pa.Array.from_buffers(
-        pa.string(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
-
-
 def _constant(text: str, count: int) -> pa.Array:
-    data = text.encode()
-    return _strings(data * count, len(data), count)
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
-def _indexes(blocks: list[Block]) -> array[int]:
-    indexes = array("q")
-    for block in blocks:
-        indexes.extend(range(block.first, block.first + len(block.sizes)))
-    return indexes
+def _runs(ranges: Iterable[Run]) -> list[Run]:
+    """The same numbers in as few runs as can be: each publish begins where another has ended."""
+    runs: list[Run] = []
+    for start, stop in ranges:
+        if runs and runs[-1][1] == start:
+            runs[-1] = runs[-1][0], stop
+        else:
+            runs.append((start, stop))
+    return runs
+
+
+_FROM_ZERO = pa.array(range(MAX_BATCH_MESSAGES), pa.int64())
+
+
+def _numbers(runs: list[Run]) -> pa.Array:
+    """All numbers of the runs."""
+    most = len(_FROM_ZERO)
+    columns = [
+        pc.add(_FROM_ZERO.slice(0, min(stop - at, most)), at)
+        for start, stop in runs
+        for at in range(start, stop, most)
+    ]
+    return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
 
 def _times(blocks: list[Block]) -> array[int]:
@@ -134,36 +161,49 @@ def _span(block: Block) -> tuple[int, int, int]:
     return block.created_ns, block.origin, block.origin + len(block.sizes)
 
 
-def _ids(spans: Iterable[tuple[int, int, int]], salt: int, count: int) -> pa.Array:
+def _ids(spans: list[tuple[int, int, int]], salt: int, count: int) -> pa.Array:
     """Of messages that were published together: when, and the indexes from and before.
 
-    All ids of such are alike but for eight digits, which are put in column by column.
+    All ids of such are alike but for four digits, which are put in column by column.
     """
-    texts: list[bytes] = []
-    lows = array("I")
-    for created_ns, start, stop in spans:
-        at = start
-        while at < stop:
-            # The higher bits are the same up to here.
-            end = min(stop, (at >> _LOW_BITS) + 1 << _LOW_BITS)
-            texts.append(message_id(created_ns, at, salt).encode() * (end - at))
-            low = _VARIANT | at & (1 << _LOW_BITS) - 1
-            lows.extend(range(low, low + end - at))
-            at = end
-    lows.byteswap()
-    digits = lows.tobytes().hex().encode()
+    texts = [
+        message_id(created_ns, low, salt).encode() * (high - low)
+        for created_ns, start, stop in spans
+        for low, high in _alike(start, stop)
+    ]
     data = bytearray().join(texts)
-    for number, place in enumerate(_ID_DIGITS):
-        data[place::_ID_BYTES] = digits[number :: len(_ID_DIGITS)]
-    return _strings(data, _ID_BYTES, count)
+    parts = [
+        (low & _MASK, high - low)
+        for start, stop in _runs((start, stop) for _, start, stop in spans)
+        for low, high in _alike(start, stop)
+    ]
+    for place, digits in zip(_ID_DIGITS, _LOW_DIGITS, strict=True):
+        data[place::_ID_BYTES] = b"".join([digits[low : low + size] for low, size in parts])
+    offsets = _numbers([(0, count + 1)])
+    offsets = pc.multiply(offsets, _ID_BYTES).cast(pa.int32())
+    return pa.Array.from_buffers(
+        pa.string(), count, [None, offsets.buffers()[1], pa.py_buffer(data)]
+    )
+
+
+def _alike(start: int, stop: int) -> Iterator[Run]:
+    """Its parts in which the ids have the same digits but for the lowest four."""
+    while start < stop:
+        end = min(stop, (start | _MASK) + 1)
+        yield start, end
+        start = end
 
 
 def _bodies(blocks: list[Block], count: int) -> pa.Array:
-    sizes = chain.from_iterable(block.sizes for block in blocks)
-    offsets = array("i", accumulate(sizes, initial=0))
+    sizes = array("I", [0])
+    for block in blocks:
+        sizes.extend(block.sizes)
+    offsets = pc.cumulative_sum(
+        pa.Array.from_buffers(pa.int32(), count + 1, [None, pa.py_buffer(sizes)])
+    )
     data = blocks[0].bodies if len(blocks) == 1 else b"".join([block.bodies for block in blocks])
     return pa.Array.from_buffers(
-        pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+        pa.binary(), count, [None, offsets.buffers()[1], pa.py_buffer(data)]
     )
 
 
@@ -173,17 +213,20 @@ def _plain(count: int) -> list[pa.Array]:
         _constant(DEFAULT_CONTENT_TYPE, count),
         _no_attributes(count),
         pa.nulls(count, pa.string()),
-        pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))]),
+        pa.repeat(pa.scalar(0, pa.int32()), count),
         pa.nulls(count, pa.string()),
     ]
 
 
 def _no_attributes(count: int) -> pa.Array:
-    nothing = pa.array([], pa.string())
-    offsets = pa.Array.from_buffers(
-        pa.int32(), count + 1, [None, pa.py_buffer(bytes(4 * (count + 1)))]
+    kind = MESSAGES.field("attributes").type
+    pair = pa.struct([kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(
+        kind,
+        count,
+        [None, pa.py_buffer(bytes(4 * (count + 1)))],
+        children=[pa.array([], pair)],
     )
-    return pa.MapArray.from_arrays(offsets, nothing, nothing)
 
 
 def _envelopes(blocks: list[Block]) -> list[pa.Array]:
@@ -233,13 +276,10 @@ def encode_events(queue: str, salt: int, runs: list[tuple[int, LifecycleRun]]) -
         buffers = [None, pa.py_buffer(column)]
         return pa.Array.from_buffers(pa.timestamp("us", "UTC"), count, buffers)
 
-    indexes = array("q")
-    for _, run in runs:
-        indexes.extend(range(run.start, run.stop))
     columns = [
         _constant(queue, count),
         repeated((at for at, _ in runs), pa.int64()),
-        pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(indexes)]),
+        _numbers(_runs((run.start, run.stop) for _, run in runs)),
         _ids([(run.published_ns, run.start, run.stop) for _, run in runs], salt, count),
         repeated((run.event for _, run in runs), pa.string()),
         repeated((run.subscription for _, run in runs), pa.string()),

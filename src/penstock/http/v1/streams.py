@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from http import HTTPStatus
 from typing import TypeVar
 
@@ -18,6 +19,7 @@ from penstock.broker import Broker
 from penstock.core.limits import MAX_BATCH_MESSAGES
 from penstock.errors import QueueNotFound
 from penstock.http.exchange import IncomingRequest
+from penstock.http.outlet import Outlet
 from penstock.http.v1.presence import Presence
 from penstock.storage.block import Chunk
 
@@ -112,9 +114,12 @@ class Streams:
             if before:
                 yield before
             chunk = first
-            with Presence(request) as client:
+            outlet = await request.exchange.outlet()
+            with Presence(request) as client, outlet or nullcontext():
                 while chunk is not None and client.is_there:
                     pieces = encode(chunk)
+                    if outlet is not None and not await self._send(pieces, outlet):
+                        return
                     while client.is_there and (slices := await self.run(_next, pieces)):
                         for each in slices:
                             yield each
@@ -124,6 +129,21 @@ class Streams:
 
         content = StreamedContent(content_type.encode(), parts)
         return Response(HTTPStatus.OK, content=content)
+
+    async def _send(self, pieces: Iterator[bytes | memoryview], outlet: Outlet) -> bool:
+        """All of the pieces, from the thread that makes them; False if the client has gone."""
+        chunks = (_chunk(memoryview(piece)) for piece in pieces if len(piece))
+        try:
+            while not await self.run(outlet.send, chunks):
+                await outlet.ready()
+        except OSError:
+            return False
+        return True
+
+
+def _chunk(piece: memoryview) -> list[memoryview]:
+    """As HTTP frames it."""
+    return [memoryview(b"%x\r\n" % len(piece)), piece, memoryview(b"\r\n")]
 
 
 def _next(pieces: Iterator[bytes | memoryview]) -> list[bytes]:
