@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from datetime import UTC, datetime
 
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.bodies import PackedBodies
 from penstock.core.limits import (
     MAX_BATCH_MESSAGES,
     MAX_BODY_BYTES,
 )
 from penstock.core.message import Message, NewMessage
+from penstock.core.publishing import prepare_packed
 from penstock.errors import (
     BatchTooLarge,
     InvalidArgument,
@@ -33,6 +36,19 @@ async def test_messages_get_the_next_indexes_and_ids_that_sort(broker: Broker, q
 async def test_the_answer_states_the_durability(world: World, broker: Broker, queue: str) -> None:
     result = await broker.publish(queue, [b"a"])
     assert result.durability == broker.durability == world.backend.durability
+
+
+async def test_a_batch_in_one_piece_is_as_good_as_a_list(broker: Broker, queue: str) -> None:
+    # Given a subscription with a filter, and a batch whose bodies lie in one buffer
+    await broker.create_subscription(queue, "some", filter="body == 22")
+    batch = prepare_packed(PackedBodies(memoryview(b"122333"), array("I", [1, 2, 0, 3])))
+    # When it is published
+    published = await broker.publish(queue, batch)
+    # Then it is received, read and looked up one by one
+    deliveries = await broker.receive(queue, limit=10)
+    assert bodies(deliveries) == bodies(await broker.read(queue)) == [b"1", b"22", b"", b"333"]
+    assert (await broker.get(queue, published[3].id)).body == b"333"
+    assert bodies(await broker.receive(queue, subscription="some")) == [b"22"]
 
 
 async def test_a_message_comes_back_as_it_was_published(

@@ -9,6 +9,8 @@ an event more fields only at its end, with a default.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
@@ -133,7 +135,7 @@ class Published(_Event, frozen=True, kw_only=True, tag=30):
     matched: dict[int, list[int]] = {}
     filter_errors: dict[int, int] = {}
     keys: dict[str, PastRequest] = {}
-    bodies: list[bytes] = []
+    bodies: Sequence[bytes] = []
     heads: list[bytes] | None = None
 
 

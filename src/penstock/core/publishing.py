@@ -8,6 +8,7 @@ from typing import NamedTuple, overload
 import msgspec
 
 from penstock.core import events as ev
+from penstock.core.bodies import PackedBodies
 from penstock.core.config import check_list, check_text
 from penstock.core.filters import Match, Subject
 from penstock.core.limits import (
@@ -40,6 +41,7 @@ __all__ = [
     "is_repeated",
     "merge",
     "prepare",
+    "prepare_packed",
     "publish",
 ]
 
@@ -55,7 +57,7 @@ class KeyedPart(NamedTuple):
 class NewBatch(msgspec.Struct):
     """Messages that were checked and encoded. `envelopes` and `heads` are None if all are plain."""
 
-    bodies: list[bytes]
+    bodies: Sequence[bytes]
     envelopes: list[Envelope] | None
     heads: list[bytes] | None
     size: int
@@ -87,6 +89,14 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         size += len(message)
     _check_size(size)
     return NewBatch(list(messages), None, None, size)  # type: ignore[arg-type]
+
+
+def prepare_packed(bodies: PackedBodies) -> NewBatch:
+    """The same for plain messages that came in one piece, and without a look at each."""
+    if len(bodies) > MAX_BATCH_MESSAGES or max(bodies.sizes, default=0) > MAX_BODY_BYTES:
+        return prepare(list(bodies))
+    _check_size(len(bodies.data))
+    return NewBatch(bodies, None, None, len(bodies.data))
 
 
 def _prepare_each(messages: Sequence[NewMessage | bytes]) -> NewBatch:
@@ -378,7 +388,7 @@ def _excess(queue: Queue, count: int, size: int) -> str:
 
 
 def _match(
-    queue: Queue, bodies: list[bytes], envelopes: list[Envelope] | None, now_ns: int
+    queue: Queue, bodies: Sequence[bytes], envelopes: list[Envelope] | None, now_ns: int
 ) -> tuple[dict[int, list[int]], dict[int, int]]:
     """What each filter that only CEL can decide takes of the batch."""
     if not queue.other_feeds:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from penstock.core.bodies import PackedBodies
 from penstock.core.events import Published
 from penstock.core.message import DeadLetter, Message
 
@@ -71,14 +72,12 @@ def block_of(event: Published) -> Block:
     heads = event.heads
     if heads is None and event.envelopes is not None:
         heads = [envelope.encode() for envelope in event.envelopes]
-    return Block(
-        event.first,
-        event.first,
-        event.at_ns,
-        array("I", map(len, event.bodies)),
-        memoryview(b"".join(event.bodies)),
-        heads,
-    )
+    bodies = event.bodies
+    if isinstance(bodies, PackedBodies):
+        sizes, data = bodies.sizes, bodies.data
+    else:
+        sizes, data = array("I", map(len, bodies)), memoryview(b"".join(bodies))
+    return Block(event.first, event.first, event.at_ns, sizes, data, heads)
 
 
 def message_block(message: Message) -> Block:

@@ -9,17 +9,19 @@ Import it through `penstock.http.v1.formats`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
 from datetime import datetime
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
 from struct import unpack_from
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from penstock.core.bodies import PackedBodies
 from penstock.core.limits import MAX_BATCH_MESSAGES
 from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage
-from penstock.core.publishing import NewBatch, prepare
+from penstock.core.publishing import NewBatch, prepare, prepare_packed
 from penstock.errors import BatchTooLarge, InvalidArgument
 
 __all__ = ["read_batch"]
@@ -38,31 +40,55 @@ def read_batch(data: bytes) -> NewBatch:
 
     Columns that a message does not have are refused.
     """
-    columns = _columns(data)
-    bodies = columns.pop("body")
-    if not columns:
-        return prepare(bodies)
-    return prepare([_message(bodies, columns, at) for at in range(len(bodies))])
-
-
-def _columns(data: bytes) -> dict[str, list[Any]]:
     try:
         _refuse_compressed(data)
-        with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-            _check_schema(reader.schema)
-            names = reader.schema.names
-            columns: dict[str, list[Any]] = {name: [] for name in names}
-            for batch in reader:
-                if len(columns["body"]) + batch.num_rows > MAX_BATCH_MESSAGES:
-                    raise BatchTooLarge(
-                        f"the batch has more than {MAX_BATCH_MESSAGES} messages: split it"
-                    )
-                batch.validate(full=True)
-                for name in names:
-                    columns[name] += _values(name, batch.column(name))
+        batches = _batches(data)
+        bodies = _bodies(batches)
+        columns = {
+            name: [value for batch in batches for value in _values(name, batch.column(name))]
+            for name in batches[0].schema.names
+            if name != "body"
+        }
     except (pa.ArrowException, pa.ArrowInvalid, OSError, StructError, ValueError) as exc:
         raise InvalidArgument(f"the body is no Arrow stream: {str(exc)[:200]}") from None
-    return columns
+    if not columns:
+        return prepare_packed(bodies)
+    return prepare([_message(body, columns, at) for at, body in enumerate(bodies)])
+
+
+def _batches(data: bytes) -> list[pa.RecordBatch]:
+    """One at least."""
+    batches = []
+    count = 0
+    with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
+        _check_schema(reader.schema)
+        for batch in reader:
+            count += batch.num_rows
+            if count > MAX_BATCH_MESSAGES:
+                raise BatchTooLarge(
+                    f"the batch has more than {MAX_BATCH_MESSAGES} messages: split it"
+                )
+            batch.validate(full=True)
+            batches.append(batch)
+        return batches or [pa.RecordBatch.from_pylist([], reader.schema)]
+
+
+def _bodies(batches: list[pa.RecordBatch]) -> PackedBodies:
+    """As they lie in the column, of which they are a view."""
+    columns = [batch.column("body") for batch in batches]
+    if any(column.null_count for column in columns):
+        raise InvalidArgument("a body is null: every message has one")
+    column = columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.binary())
+    _, bounds, values = column.buffers()
+    sizes = array("I")
+    if not len(column):
+        return PackedBodies(memoryview(b""), sizes)
+    sizes.frombytes(pc.binary_length(column).buffers()[1][: 4 * len(column)])
+    places = memoryview(bounds).cast("i")
+    data = memoryview(b"" if values is None else values)
+    return PackedBodies(data[places[column.offset] : places[column.offset + len(column)]], sizes)
 
 
 def _refuse_compressed(data: bytes) -> None:
@@ -136,27 +162,21 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _values(name: str, column: pa.Array) -> list[Any]:
-    if name == "body":
-        if column.null_count:
-            raise InvalidArgument("a body is null: every message has one")
-        is_large = pa.types.is_large_string(column.type)
-        if is_large or pa.types.is_string(column.type):
-            column = column.cast(pa.large_binary() if is_large else pa.binary())
-    elif name in _TIMES and pa.types.is_timestamp(column.type):
+    if name in _TIMES and pa.types.is_timestamp(column.type):
         # A datetime has microseconds.
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     values: list[Any] = column.to_pylist()
     return values
 
 
-def _message(bodies: Sequence[bytes], columns: dict[str, list[Any]], at: int) -> NewMessage:
+def _message(body: bytes, columns: dict[str, list[Any]], at: int) -> NewMessage:
     given = {name: values[at] for name, values in columns.items()}
     attributes = dict(given.get("attributes") or ())
     not_before: datetime | None = given.get("not_before")
     expires_at: datetime | None = given.get("expires_at")
     try:
         message = NewMessage(
-            body=bodies[at],
+            body=body,
             content_type=given.get("content_type") or DEFAULT_CONTENT_TYPE,
             attributes=attributes,
             topic=given.get("topic"),

@@ -20,6 +20,7 @@ All integers are little-endian. The kind of a record is the tag of its event.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from struct import Struct, unpack_from
 from struct import error as StructError  # noqa: N812 - it is a class, whatever its name says
@@ -29,6 +30,7 @@ from typing import get_args
 import msgspec
 
 from penstock.core import events as ev
+from penstock.core.bodies import PackedBodies
 from penstock.core.message import PLAIN, Envelope
 from penstock.core.request_keys import PastRequest
 from penstock.errors import NewerFormat
@@ -74,14 +76,14 @@ def kind_name(kind: int) -> str:
     return _NAMES.get(kind, f"unknown kind {kind}")
 
 
-def encode(event: ev.Event) -> tuple[int, tuple[bytes, ...]]:
+def encode(event: ev.Event) -> tuple[int, tuple[bytes | memoryview, ...]]:
     """The record's kind, and its payload in parts."""
     if isinstance(event, ev.Published):
         return PUBLISHED, _encode_published(event)
     return _KINDS[type(event)], (_encoder.encode(event),)
 
 
-def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
+def _encode_published(event: ev.Published) -> tuple[bytes | memoryview, ...]:
     bodies, heads = event.bodies, event.heads
     extra = b""
     if event.keys:
@@ -97,12 +99,17 @@ def _encode_published(event: ev.Published) -> tuple[bytes, ...]:
         sizes = _U32.pack(len(bodies[0])) + _U32.pack(len(heads[0]))
         return header, sizes, extra, heads[0], bodies[0]
     if heads is None:
+        if isinstance(bodies, PackedBodies):
+            return header, _little(bodies.sizes[:]), extra, bodies.data
         return (header, _sizes(bodies), extra, *bodies)
     return (header, _sizes(bodies), _sizes(heads), extra, *heads, *bodies)
 
 
-def _sizes(parts: list[bytes]) -> bytes:
-    sizes = array("I", [*map(len, parts)])
+def _sizes(parts: Sequence[bytes]) -> bytes:
+    return _little(array("I", [*map(len, parts)]))
+
+
+def _little(sizes: array[int]) -> bytes:
     if byteorder == "big":
         sizes.byteswap()
     return sizes.tobytes()

@@ -138,7 +138,7 @@ class Log:
 
     # -- the loop thread ---------------------------------------------------------------------------
 
-    def append(self, kind: int, *parts: bytes) -> int:
+    def append(self, kind: int, *parts: bytes | memoryview) -> int:
         """Add a record and return its position. Never waits.
 
         The caller has made sure of ``room``. Without it the record is taken all the same and the

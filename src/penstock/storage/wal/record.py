@@ -70,7 +70,7 @@ class Ending(Enum):
     INVALID = "invalid"  # bytes that are no whole record, or whose CRC does not match
 
 
-def frame(kind: int, *parts: bytes) -> tuple[bytes, bytes]:
+def frame(kind: int, *parts: bytes | memoryview) -> tuple[bytes, bytes]:
     """The header and the payload of a record: two buffers, so that the payload is copied once."""
     if not 0 < kind < 256:
         raise ValueError(f"a record's kind is 1 to 255, not {kind}")
@@ -82,7 +82,7 @@ def frame(kind: int, *parts: bytes) -> tuple[bytes, bytes]:
     return _HEADER.pack(length, crc, kind), payload
 
 
-def encode(kind: int, *parts: bytes) -> bytes:
+def encode(kind: int, *parts: bytes | memoryview) -> bytes:
     """The bytes of a record whose payload is the parts, one after the other."""
     return b"".join(frame(kind, *parts))
 
