@@ -8,7 +8,6 @@ the state anew each time, and replaced as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,8 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.pipeline.bronze import EVENTS, MESSAGES
-from penstock.pipeline.lake import Lake, replace_file
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing, Move
+from penstock.pipeline.place import Place
 from penstock.pipeline.silver import read_files
 
 __all__ = ["JOB", "TABLES", "gold_path", "refresh_gold"]
@@ -63,7 +63,7 @@ _LETTERS = _State("letters", EVENTS.table, ("minute", "queue", "subscription", "
 _STATES = (_TRAFFIC, _DELIVERY, _LETTERS)
 
 
-def gold_path(lake: Lake, table: str) -> Path:
+def gold_path(lake: Lake, table: str) -> Place:
     return lake.table("gold") / f"{table}.parquet"
 
 
@@ -94,15 +94,16 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
             msgspec.structs.replace(move, path=f"{_PLACE}/{name}.parquet")
             for move in landing.staged(name)
         ]
-        removed += [str(file.relative_to(lake.root)) for file in old]
+        removed += [file.below(lake.root) for file in old]
     progress = {table: entries[-1].number for table, entries in new.items() if entries}
     landing.land(progress, moves, removed)
     _publish(spark, lake)
     return True
 
 
-def _files(lake: Lake, state: _State) -> list[Path]:
-    return sorted(lake.table(_PLACE).glob(f"{state.name}-*.parquet"))
+def _files(lake: Lake, state: _State) -> list[Place]:
+    found = lake.table(_PLACE).files(".parquet")
+    return [file for file in found if file.name.startswith(f"{state.name}-")]
 
 
 # From rows to sums and sketches.
@@ -192,7 +193,7 @@ def _publish(spark: SparkSession, lake: Lake) -> None:
     for name, rows in tables.items():
         sink = pa.BufferOutputStream()
         pq.write_table(rows.toArrow(), sink)
-        replace_file(gold_path(lake, name), sink.getvalue().to_pybytes())
+        gold_path(lake, name).replace(sink.getvalue().to_pybytes())
 
 
 def _by_day(rows: DataFrame, state: _State) -> DataFrame:

@@ -6,7 +6,6 @@ Every row of bronze becomes one row of `silver` or one of `rejects`; a body neve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,6 +15,7 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
+from penstock.pipeline.place import Place
 
 __all__ = ["JOB", "check_schemas", "read_files", "refresh_silver"]
 
@@ -118,5 +118,5 @@ def _typed(ddl: str) -> Column:
     return F.from_json(F.col("body").cast("string"), schema, options)
 
 
-def _write(rows: DataFrame, directory: Path) -> None:
+def _write(rows: DataFrame, directory: Place) -> None:
     rows.write.mode("overwrite").partitionBy("queue", "day").parquet(str(directory))

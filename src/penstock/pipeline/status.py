@@ -41,12 +41,12 @@ def status_of(lake: Lake) -> Status:
                 rows[table] = rows.get(table, 0) + move.rows
     tables = []
     for table in sorted(rows):
-        files = list(lake.table(table).rglob("*.parquet"))
+        files = lake.table(table).files(".parquet")
         tables.append(
             TableStatus(
                 table=table,
                 files=len(files),
-                bytes=sum(file.stat().st_size for file in files),
+                bytes=sum(file.size for file in files),
                 rows=rows[table],
             )
         )
