@@ -1,45 +1,69 @@
-"""A pipeline in a process of its own, which a test kills; at its end Spark counts what it sees."""
+"""A pipeline in a process of its own, which a test kills; at its end Spark says what it sees.
+
+It may be told to end at once in its second entry: before the rows are shown, or after that.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
-from penstock.pipeline.bronze import MESSAGES
-from penstock.pipeline.jars import check_jars, jar_settings, s3_jars
-from penstock.pipeline.lake import Lake
+from pyspark.sql import functions as F
+
+from penstock.pipeline.jars import check_jars, lake_settings
+from penstock.pipeline.lake import PARQUET, Lake
+from penstock.pipeline.landing import Entry, Landing
 from penstock.pipeline.run import Job, run
 from penstock.pipeline.session import make_session
-from tests.spark.helpers import QUICK
+from penstock.pipeline.tables import read_table
 
 __all__ = ["main"]
+
+
+def _end_at(when: str) -> None:
+    finish = Landing._finish
+
+    def end(*_: object) -> bool:
+        print("ended", flush=True)
+        os._exit(9)
+
+    def finish_or_end(self: Landing, entry: Entry) -> None:
+        if entry.number == 2:
+            if when == "before":
+                end()
+            Landing._is_over = end  # type: ignore[method-assign, assignment]
+        finish(self, entry)
+
+    Landing._finish = finish_or_end  # type: ignore[method-assign]
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
     lake = Lake(given["lake"])
-    needed = [] if lake.root.is_local else [s3_jars()]
-    settings = {**QUICK, **jar_settings(needed)}
+    lake.choose_format(given.get("format"))
+    settings = {**given["settings"], **lake_settings(lake, fetch="jars" not in given)}
+    if "jars" in given:
+        settings["spark.jars"] = given["jars"]
     spark = make_session("local[2]", settings=settings)
-    check_jars(spark, needed)
+    check_jars(spark, lake)
+    if "end" in given:
+        _end_at(given["end"])
     job = Job(
         lake=lake,
         options=given["options"],
         queues=[given["queue"]],
-        once=given["once"],
+        once=True,
         max_rows=given["max_rows"],
-        batch_seconds=0,
     )
     run(spark, job, show=lambda progress: print("some" if progress.batches > 1 else "", flush=True))
-    tables = {
-        name: spark.read.parquet(str(lake.table(name)))
-        for name in (MESSAGES.table, "silver", "rejects")
+    seen: dict[str, object] = {
+        name: sorted(row["index"] for row in read_table(spark, lake, name).collect())
+        for name in ("bronze", "silver", "rejects")
     }
-    seen = {
-        name: sorted(row["index"] for row in rows.select("index").collect())
-        for name, rows in tables.items()
-    }
-    print(f"seen {json.dumps(seen)}", flush=True)
+    gold = "gold/traffic_day" + (".parquet" if lake.format == PARQUET else "")
+    [total] = read_table(spark, lake, gold).agg(F.sum("published")).first() or [None]
+    print(f"seen {json.dumps({**seen, 'published': total, 'spark': spark.version})}", flush=True)
     print("done", flush=True)
     spark.stop()
 

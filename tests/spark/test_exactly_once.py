@@ -71,12 +71,17 @@ class Driver:
     """A driver in a process of its own. It is killed at the end of the block, if not before."""
 
     def __init__(
-        self, command: dict[str, object], log: Path, *, program: str = "tests.spark.driver"
+        self,
+        command: dict[str, object],
+        log: Path,
+        *,
+        program: str = "tests.spark.driver",
+        python: str = sys.executable,
     ) -> None:
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", program, json.dumps(command)],
+                [python, "-m", program, json.dumps(command)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -15,7 +15,7 @@ from penstock.pipeline.lake import Lake
 from penstock.pipeline.report import Report
 from penstock.pipeline.status import status_of
 from tests.client.server import Server
-from tests.spark.helpers import OPTIONS
+from tests.spark.helpers import OPTIONS, QUICK
 from tests.spark.test_exactly_once import Driver
 
 pytestmark = pytest.mark.skipif(
@@ -34,8 +34,8 @@ def test_a_lake_on_s3_has_each_message_once_after_a_kill(
     command: dict[str, object] = {
         "lake": f"{bucket}/a/lake",
         "options": {"url": server.url, **OPTIONS},
+        "settings": QUICK,
         "queue": queue,
-        "once": True,
         "max_rows": 200,
     }
     log = tmp_path / "driver.log"
@@ -58,6 +58,7 @@ def test_a_lake_on_s3_has_each_message_once_after_a_kill(
     assert seen["bronze"] == list(range(COUNT))
     assert seen["rejects"] == list(range(0, COUNT, 10))
     assert sorted([*seen["silver"], *seen["rejects"]]) == list(range(COUNT))
+    assert seen["published"] == COUNT
     assert status_of(lake).behind == {"silver": 0, "gold": 0}
     assert lake.staging("bronze").files() == []
     assert "messages/min" in Report(lake).html()

@@ -51,7 +51,9 @@ Conf = Annotated[
 ]
 FetchJars = Annotated[
     bool,
-    typer.Option("--fetch-jars", help="Spark fetches the jars for S3 from Maven Central, once."),
+    typer.Option(
+        "--fetch-jars", help="Spark fetches jars for S3 or Delta from Maven Central, once."
+    ),
 ]
 
 
@@ -89,6 +91,10 @@ def run_command(
         str | None,
         typer.Option("--checkpoint", help="Of Spark's streams: a directory or a URL; in the lake."),
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="Of the tables of a new lake: parquet or delta."),
+    ] = None,
     batch_seconds: Annotated[
         float | None,
         typer.Option(
@@ -112,8 +118,10 @@ def run_command(
             raise InvalidArgument("--queues and --pattern contradict each other: give one")
         typed = msgspec.json.decode(schemas.read_bytes(), type=dict[str, str]) if schemas else {}
         check_schemas(typed)
+        chosen = Lake(lake)
+        chosen.choose_format(format)
         job = Job(
-            lake=Lake(lake),
+            lake=chosen,
             options=_options(connection),
             queues=[name.strip() for name in (queues or "").split(",") if name.strip()],
             pattern=pattern,
@@ -260,18 +268,17 @@ def _existing(path: str) -> Lake:
 def _session(
     lake: Lake, master: str | None, memory: str, conf: list[str] | None, fetch_jars: bool
 ) -> SparkSession:
-    from penstock.pipeline.jars import check_jars, jar_settings, s3_jars
+    from penstock.pipeline.jars import check_jars, lake_settings
     from penstock.pipeline.session import make_quiet_session
 
-    needed = [] if lake.root.is_local else [s3_jars()]
-    settings = jar_settings(needed) if fetch_jars else {}
+    settings = lake_settings(lake, fetch=fetch_jars)
     for each in conf or ():
         name, separator, value = each.partition("=")
         if not separator:
             raise InvalidArgument(f"--conf {each} is no name=value")
         settings[name] = value
     spark = make_quiet_session(lake.spark_log, _master(master), memory=memory, settings=settings)
-    check_jars(spark, needed)
+    check_jars(spark, lake)
     return spark
 
 

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.pipeline.files import FilesSource, StagedFile, Staging
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing, Move
+from penstock.pipeline.tables import show_in
 
 __all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
 
@@ -47,14 +48,20 @@ class Stream:
     """
 
     def __init__(
-        self, lake: Lake, feed: Feed, on_landed: Callable[[Landed], None], *, is_resumed: bool
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        feed: Feed,
+        on_landed: Callable[[Landed], None],
+        *,
+        is_resumed: bool,
     ) -> None:
         """``is_resumed``: there is a checkpoint, so only the first batch can be a landed one.
 
         Without one the stream begins at its floor, which may lie below in more than one batch.
         """
         self._feed = feed
-        self._landing = Landing(lake, feed.table)
+        self._landing = Landing(lake, feed.table, show_in(spark, lake, feed.table))
         self._on_landed = on_landed
         landed = self._landing.recover().progress
         self.staging = Staging(
@@ -108,7 +115,7 @@ def land_stream(
     own = lake.checkpoint(feed.table)
     place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
     # Whether there is one elsewhere only Spark could say; to assume none is always right.
-    stream = Stream(lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
+    stream = Stream(spark, lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
     spark.dataSource.register(FilesSource)
     every = {**options, **feed.options, **stream.staging.option()}
     source = spark.readStream.format(FilesSource.name()).options(**every).load()

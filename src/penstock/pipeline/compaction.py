@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import InvalidArgument
-from penstock.pipeline.lake import Lake
+from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.place import place_of, sync_file
 
 __all__ = ["Compacted", "compact_table"]
@@ -45,6 +45,11 @@ def compact_table(
 
     Protected are files, relative to the lake, that somebody is yet to look for by their name.
     """
+    if lake.format != PARQUET:
+        raise InvalidArgument(
+            f"the tables of {lake.root} are {lake.format}, which compacts them by itself; or say "
+            f"OPTIMIZE {lake.format}.`{lake.table(table)}` in SQL"
+        )
     if not lake.root.is_local:
         raise InvalidArgument(
             f"{lake.root} cannot be compacted: an object store cannot exchange several files for "

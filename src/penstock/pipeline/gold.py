@@ -17,10 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.pipeline.bronze import EVENTS, MESSAGES
-from penstock.pipeline.lake import Lake
+from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.landing import Landing, Move
 from penstock.pipeline.place import Place
-from penstock.pipeline.silver import read_files
+from penstock.pipeline.tables import read_entries, replace_table
 
 __all__ = ["JOB", "TABLES", "gold_path", "refresh_gold"]
 
@@ -34,6 +34,7 @@ TABLES = (
     "backlog_minute",
     "top_talkers",
 )
+_NUMBERS = {feed.table: feed.number for feed in (MESSAGES, EVENTS)}
 _TALKERS = 20
 _PLACE = "_penstock/state"
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -64,7 +65,9 @@ _STATES = (_TRAFFIC, _DELIVERY, _LETTERS)
 
 
 def gold_path(lake: Lake, table: str) -> Place:
-    return lake.table("gold") / f"{table}.parquet"
+    """Of one file, which needs no Spark to be read. A lake of another format has it aside."""
+    directory = lake.table("gold") if lake.format == PARQUET else lake.own / "gold"
+    return directory / f"{table}.parquet"
 
 
 def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
@@ -82,7 +85,7 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
     for state in _STATES:
         if not new[state.source]:
             continue
-        rows = read_files(spark, lake, state.source, new[state.source])
+        rows = read_entries(spark, lake, state.source, _NUMBERS[state.source], new[state.source])
         added = _merged(_MAKERS[state.name](rows), state, state.keys)
         old = _files(lake, state)
         if old:
@@ -194,6 +197,8 @@ def _publish(spark: SparkSession, lake: Lake) -> None:
         sink = pa.BufferOutputStream()
         pq.write_table(rows.toArrow(), sink)
         gold_path(lake, name).replace(sink.getvalue().to_pybytes())
+        if lake.format != PARQUET:
+            replace_table(lake, f"gold/{name}", rows)
 
 
 def _by_day(rows: DataFrame, state: _State) -> DataFrame:

@@ -9,6 +9,7 @@
       gold/<table>.parquet                                       figures
       _penstock/                                                 the pipeline's own: no table
         lock
+        format                                                   of the tables, if not parquet
         log/<job>/<number>.json                                  what each job has landed
         staging/<job>/...                                        what a job is about to land
 
@@ -31,7 +32,11 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import LakeInUse
 from penstock.pipeline.place import Place, place_of
 
-__all__ = ["Lake"]
+__all__ = ["DELTA", "FORMATS", "PARQUET", "Lake"]
+
+PARQUET = "parquet"
+DELTA = "delta"
+FORMATS = (PARQUET, DELTA)
 
 
 class Lake:
@@ -39,8 +44,39 @@ class Lake:
 
     def __init__(self, root: str | Path | Place) -> None:
         self.root = place_of(root)
+        self._format: str | None = None
         # Held while files get or leave their places, so that a directory can be exchanged.
         self.moving = threading.Lock()
+
+    @property
+    def format(self) -> str:
+        """Of its tables, from their first row on."""
+        if self._format is None:
+            file = self.own / "format"
+            self._format = file.read().decode() if file.exists() else PARQUET
+        return self._format
+
+    def choose_format(self, wanted: str | None) -> None:
+        """For a lake that is new. Raises `InvalidArgument` for another than the lake has."""
+        if wanted is None:
+            return
+        if wanted not in FORMATS:
+            raise InvalidArgument(
+                f"the format is {wanted!r}: use {' or '.join(FORMATS)}. (There is no Iceberg for "
+                "Spark 4.2 or newer yet)"
+            )
+        if wanted != self.format and self.log("bronze").exists():
+            raise InvalidArgument(
+                f"the tables of {self.root} are {self.format} and cannot become {wanted}: use "
+                "another lake"
+            )
+        self._format = wanted
+
+    def keep_format(self) -> None:
+        """Before anything is landed."""
+        file = self.own / "format"
+        if self.format != (file.read().decode() if file.exists() else PARQUET):
+            file.replace(self.format.encode())
 
     @property
     def own(self) -> Place:

@@ -21,7 +21,7 @@ ends before it has moved anything. Nobody removes what the other may yet name in
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 
@@ -32,7 +32,7 @@ from penstock.pipeline.errors import LakeDamaged, LakeInUse
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.place import Place
 
-__all__ = ["Entry", "Landing", "Move"]
+__all__ = ["Entry", "Landing", "Move", "Show"]
 
 _SUFFIX = ".parquet"
 _ENTRY = ".json"
@@ -64,11 +64,19 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     run: str = ""
 
 
+Show = Callable[[Entry, Place], None]
+
+
 class Landing:
     """The log of one job, and the way into its tables."""
 
-    def __init__(self, lake: Lake, job: str) -> None:
+    def __init__(self, lake: Lake, job: str, show: Show | None = None) -> None:
+        """``show`` is step 3: the files of an entry, staged below a place, become visible.
+
+        To call it again for the same entry must change nothing. Without it they are moved.
+        """
         self._lake = lake
+        self._show = show or self._move_all
         self._log = lake.log(job)
         self._base = lake.staging(job)
         self._newest: Entry | None = None
@@ -126,14 +134,9 @@ class Landing:
         return entry
 
     def _finish(self, entry: Entry) -> None:
-        with self._lake.moving:
-            at_once = 1 if self._base.is_local else _AT_ONCE
-            with ThreadPoolExecutor(at_once) as pool:
-                directories = set(pool.map(self._move, entry.files))
-            for path in entry.removed:
-                self._lake.table(path).remove()
-            for directory in directories:
-                self._lake.table(directory).sync()
+        self._show(entry, self._base)
+        for path in entry.removed:
+            self._lake.table(path).remove()
         for staging in self._base.children():
             if self._is_over(staging.name, entry):
                 staging.remove()
@@ -147,6 +150,12 @@ class Landing:
         if run == newest.run:
             return run == self._run
         return not began_at.isdigit() or int(began_at) < newest.number
+
+    def _move_all(self, entry: Entry, base: Place) -> None:
+        at_once = 1 if base.is_local else _AT_ONCE
+        with self._lake.moving, ThreadPoolExecutor(at_once) as pool:
+            for directory in set(pool.map(self._move, entry.files)):
+                self._lake.table(directory).sync()
 
     def _move(self, move: Move) -> str:
         """The directory that it went to, as a path in the lake."""

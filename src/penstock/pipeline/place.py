@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from pyarrow import fs
 
-from penstock.errors import InvalidArgument
+from penstock.errors import InvalidArgument, MissingExtra
 
 __all__ = ["Place", "place_of", "sync_file"]
 
@@ -173,7 +173,7 @@ def _client() -> Any:
     try:
         import boto3  # noqa: PLC0415 - an extra
     except ImportError:
-        raise InvalidArgument("a lake on S3 needs boto3: pip install 'penstock[s3]'") from None
+        raise MissingExtra("a lake on S3 needs boto3: pip install 'penstock[s3]'") from None
     return boto3.client("s3")
 
 

@@ -17,7 +17,7 @@ from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, compact_table
 from penstock.pipeline.errors import QueryFailed
-from penstock.pipeline.lake import Lake
+from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
@@ -92,6 +92,7 @@ def run(
     stop = stop or threading.Event()
     streams = _Streams(spark, job, progress)
     with job.lake.lock():
+        job.lake.keep_format()
         due = time.monotonic() + job.refresh_seconds
         try:
             while not stop.is_set() and streams.advance():
@@ -209,7 +210,7 @@ def _offsets(value: object) -> dict[str, int]:
 def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
     silver.refresh_silver(spark, job.lake, job.schemas)
     gold.refresh_gold(spark, job.lake)
-    if job.lake.root.is_local:
+    if job.lake.root.is_local and job.lake.format == PARQUET:
         compact(job.lake, at_least=_MANY_FILES)
     progress.refreshes += 1
 

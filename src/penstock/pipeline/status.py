@@ -41,7 +41,9 @@ def status_of(lake: Lake) -> Status:
                 rows[table] = rows.get(table, 0) + move.rows
     tables = []
     for table in sorted(rows):
-        files = lake.table(table).files(".parquet")
+        base = lake.table(table)
+        # What a table format keeps for itself is in a directory of such a name.
+        files = [file for file in base.files(".parquet") if not file.below(base).startswith("_")]
         tables.append(
             TableStatus(
                 table=table,
