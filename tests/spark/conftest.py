@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+import boto3
 import pytest
 from pyspark.sql import SparkSession
 
@@ -18,6 +19,7 @@ from penstock.pipeline.lake import Lake
 from penstock.pipeline.session import make_session
 from tests.client.server import Server
 from tests.spark.helpers import OPTIONS, QUICK, World, admin
+from tests.spark.object_store import environment, object_store
 
 _JAVA = 17
 _numbers = count()
@@ -77,3 +79,20 @@ def world(spark: SparkSession, server: Server, client: Client) -> World:
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake")
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an object store; tests keep apart by bucket."""
+    with object_store(tmp_path_factory.mktemp("store") / "log") as url:
+        yield url
+
+
+@pytest.fixture
+def bucket(store: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """``s3://…``, where this process and those that it starts find it."""
+    for name, value in environment(store).items():
+        monkeypatch.setenv(name, value)
+    name = f"lake-{next(_numbers)}"
+    boto3.client("s3").create_bucket(Bucket=name)
+    return f"s3://{name}"

@@ -61,6 +61,9 @@ def main() -> None:
     settings = {
         **_SETTINGS[kind],
         "spark.sql.catalog.lake.warehouse": str(where),
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.shuffle.partitions": "1",
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

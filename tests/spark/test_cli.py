@@ -45,7 +45,7 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
     [
         (["status"], "is no lake: run the pipeline first"),
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
-        (["run", "--lake", "s3://bucket/lake"], "no atomic rename"),
+        (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_sentence(

@@ -70,11 +70,18 @@ class Load:
 class Driver:
     """A driver in a process of its own. It is killed at the end of the block, if not before."""
 
-    def __init__(self, command: dict[str, object], log: Path) -> None:
+    def __init__(
+        self,
+        command: dict[str, object],
+        log: Path,
+        *,
+        program: str = "tests.spark.driver",
+        python: str = sys.executable,
+    ) -> None:
         self._log = log
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.driver", json.dumps(command)],
+                [python, "-m", program, json.dumps(command)],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -90,8 +97,8 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate(timeout=30)
 
-    def wait_for(self, word: str, count: int = 1) -> None:
-        """Returns once the driver has said it so often; fails when it ends before."""
+    def wait_for(self, word: str, count: int = 1) -> str:
+        """The line with which the driver has said it so often; fails when it ends before."""
         assert self._process.stdout is not None
         timer = threading.Timer(LIMIT_SECONDS, self._process.kill)
         timer.start()
@@ -99,7 +106,7 @@ class Driver:
             for line in self._process.stdout:
                 count -= line.startswith(word)
                 if not count:
-                    return
+                    return line
         finally:
             timer.cancel()
         said = self._log.read_text(errors="replace")[-4000:]

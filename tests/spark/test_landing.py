@@ -1,4 +1,7 @@
-"""What each crash leaves in a lake, step by step. No Spark: the files are made by hand."""
+"""What each crash leaves in a lake, step by step. No Spark: the files are made by hand.
+
+On a disk and in an object store alike, but for compaction.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,23 @@ from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import InvalidArgument
-from penstock.pipeline import compaction
+from penstock.pipeline import compaction, place
 from penstock.pipeline.compaction import compact_table
-from penstock.pipeline.errors import LakeDamaged
+from penstock.pipeline.errors import LakeDamaged, LakeInUse
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.place import Place
 
 DIRECTORY = "queue=orders/day=2030-01-31"
 
 
 def stage(landing: Landing, first: int, count: int, name: str = "part-0") -> None:
-    directory = landing.staging / "bronze" / DIRECTORY
-    directory.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"index": range(first, first + count)})
-    pq.write_table(table, directory / f"{name}.parquet")
+    with (landing.staging / "bronze" / DIRECTORY / f"{name}.parquet").write() as file:
+        pq.write_table(pa.table({"index": range(first, first + count)}), file)
 
 
 def land(landing: Landing, first: int, count: int) -> None:
@@ -32,65 +33,123 @@ def land(landing: Landing, first: int, count: int) -> None:
     landing.land({"orders": first + count}, landing.staged("bronze", "index"))
 
 
+def files(lake: Lake) -> list[Place]:
+    return lake.table("bronze").files(".parquet")
+
+
 def rows(lake: Lake) -> list[int]:
-    found = ds.dataset(lake.table("bronze"), partitioning="hive").to_table()
-    return sorted(found["index"].to_pylist())
+    """As whoever reads every file of the table sees them."""
+    found = []
+    for each in files(lake):
+        with each.open() as file:
+            found += pq.read_table(file)["index"].to_pylist()
+    return sorted(found)
+
+
+@pytest.fixture(params=["disk", "s3"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    if request.param == "disk":
+        return Lake(tmp_path / "lake")
+    return Lake(f"{request.getfixturevalue('bucket')}/lake")
 
 
 @pytest.fixture
 def landing(lake: Lake) -> Landing:
+    """On a disk."""
     return Landing(lake, "bronze")
 
 
-def test_a_landed_file_is_called_after_its_indexes(lake: Lake, landing: Landing) -> None:
+def test_a_landed_file_is_called_after_its_indexes(anywhere: Lake) -> None:
+    landing = Landing(anywhere, "bronze")
+
     land(landing, 3, 4)
 
-    [file] = lake.table("bronze").rglob("*.parquet")
-    assert file.name == f"{3:020d}-{6:020d}.parquet"
+    assert [file.name for file in files(anywhere)] == [f"{3:020d}-{6:020d}.parquet"]
     assert landing.last().progress == {"orders": 7}
-    assert not landing.staging.exists()
+    assert anywhere.staging("bronze").files() == []
 
 
-def test_a_crash_before_the_entry_leaves_nothing(lake: Lake, landing: Landing) -> None:
-    land(landing, 0, 5)
-    stage(landing, 5, 5)
+def test_a_crash_before_the_entry_leaves_nothing(anywhere: Lake) -> None:
+    land(Landing(anywhere, "bronze"), 0, 5)
+    stage(Landing(anywhere, "bronze"), 5, 5)
+    landing = Landing(anywhere, "bronze")
 
     assert landing.recover().progress == {"orders": 5}
-    assert rows(lake) == list(range(5))
-    assert not landing.staging.exists()
+    assert rows(anywhere) == list(range(5))
+    land(landing, 5, 3)
+
+    assert rows(anywhere) == list(range(8))
+    assert anywhere.staging("bronze").files() == []
 
 
 @pytest.mark.parametrize("moved", [0, 1, 2])
 def test_a_crash_between_the_moves_is_made_up_for(
-    lake: Lake, landing: Landing, moved: int, monkeypatch: pytest.MonkeyPatch
+    anywhere: Lake, moved: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("penstock.pipeline.landing._AT_ONCE", 1)
+    landing = Landing(anywhere, "bronze")
     stage(landing, 0, 5, "part-0")
     stage(landing, 5, 5, "part-1")
-    replace, done = Path.replace, 0
+    move_to, done = Place.move_to, 0
 
-    def crash(self: Path, target: Path) -> Path:
+    def crash(self: Place, target: Place) -> None:
         nonlocal done
-        if self.suffix == ".parquet":
+        if self.path.endswith(".parquet"):
             if done == moved:
                 raise KeyboardInterrupt
             done += 1
-        return replace(self, target)
+        move_to(self, target)
 
     moves = landing.staged("bronze", "index")
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
-        patch.setattr(Path, "replace", crash)
+        patch.setattr(Place, "move_to", crash)
         landing.land({"orders": 10}, moves)
-    assert len(list(lake.table("bronze").rglob("*.parquet"))) == moved
+    assert len(files(anywhere)) == moved
 
-    again = Landing(lake, "bronze").recover()
+    again = Landing(anywhere, "bronze").recover()
 
     assert again.progress == {"orders": 10}
-    assert rows(lake) == list(range(10))
+    assert rows(anywhere) == list(range(10))
 
 
-def test_a_file_that_somebody_took_away_is_named(lake: Lake, landing: Landing) -> None:
+def test_a_move_that_is_made_again_changes_nothing(
+    anywhere: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In an object store the source is still there after a crash."""
+    landing = Landing(anywhere, "bronze")
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Landing, "_is_over", _interrupt)
+        land(landing, 0, 5)
+
+    assert Landing(anywhere, "bronze").recover().progress == {"orders": 5}
+    assert rows(anywhere) == list(range(5))
+
+
+def _interrupt(*_: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def test_of_two_pipelines_that_land_the_same_rows_one_ends_and_leaves_nothing(
+    anywhere: Lake,
+) -> None:
+    """On a disk the lock comes first; in an object store this is what keeps them apart."""
+    first, second = Landing(anywhere, "bronze"), Landing(anywhere, "bronze")
+    first.recover()
+    stage(first, 0, 5)
+    second.recover()  # the first is alive: what it has staged must stay
+    stage(second, 0, 8)
+
+    first.land({"orders": 5}, first.staged("bronze", "index"))
+    with pytest.raises(LakeInUse, match="another pipeline has landed files"):
+        second.land({"orders": 8}, second.staged("bronze", "index"))
+
+    assert rows(anywhere) == list(range(5))
+
+
+def test_a_file_that_somebody_took_away_is_named(anywhere: Lake) -> None:
+    landing = Landing(anywhere, "bronze")
     land(landing, 0, 5)
-    next(lake.table("bronze").rglob("*.parquet")).unlink()
+    files(anywhere)[0].remove()
 
     with pytest.raises(LakeDamaged, match=r"00000-0+4\.parquet was landed and is missing"):
         landing.recover()
@@ -105,7 +164,7 @@ def test_compaction_exchanges_a_directory_and_keeps_what_is_protected(
 
     done = compact_table(lake, "bronze", protected=newest)
 
-    names = sorted(file.name for file in lake.table("bronze").rglob("*.parquet"))
+    names = [file.name for file in files(lake)]
     assert (done.directories, done.before, done.after) == (1, 4, 1)
     assert names == [f"{0:020d}-{39:020d}.parquet", f"{40:020d}-{49:020d}.parquet"]
     assert rows(lake) == list(range(50))
@@ -133,7 +192,7 @@ def test_where_directories_cannot_be_exchanged_a_crash_between_two_renames_is_ma
     compact_table(lake, "bronze")
 
     assert rows(lake) == list(range(30))
-    assert len(list(lake.table("bronze").rglob("*.parquet"))) == 1
+    assert len(files(lake)) == 1
 
 
 def test_what_a_compaction_left_when_it_was_killed_is_no_part_of_the_table(
@@ -141,16 +200,39 @@ def test_what_a_compaction_left_when_it_was_killed_is_no_part_of_the_table(
 ) -> None:
     for first in range(0, 30, 10):
         land(landing, first, 10)
-    junk = lake.staging("compact-bronze") / "0"
-    junk.mkdir(parents=True)
-    (junk / "half.parquet").write_bytes(b"PAR1")
+    junk = lake.staging("compact-bronze") / "0" / "half.parquet"
+    junk.replace(b"PAR1")
 
     compact_table(lake, "bronze")
 
     assert rows(lake) == list(range(30))
-    assert not (junk / "half.parquet").exists()
+    assert not junk.exists()
 
 
-def test_an_object_store_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="no atomic rename"):
-        Lake("s3://bucket/lake")
+def test_in_an_object_store_compaction_is_refused(bucket: str) -> None:
+    with pytest.raises(InvalidArgument, match="cannot exchange several files for one in one step"):
+        compact_table(Lake(bucket), "bronze")
+
+
+def test_an_object_store_that_overwrites_in_spite_of_the_condition_is_refused(
+    bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = Lake(f"{bucket}/lake")
+    with lake.lock():
+        pass
+
+    monkeypatch.setattr(place, "_put_new", lambda *_: True)
+    with pytest.raises(InvalidArgument, match="in spite of If-None-Match"), lake.lock():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("ftp://host/lake", "neither a directory nor s3://bucket/path"),
+        ("s3://", "names no bucket"),
+    ],
+)
+def test_other_locations_are_refused(location: str, told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        Lake(location)

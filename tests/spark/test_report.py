@@ -19,9 +19,8 @@ NOON = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
 
 def put(lake: Lake, table: str, rows: list[dict[str, Any]]) -> None:
-    path = gold_path(lake, table)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(rows), path)
+    with gold_path(lake, table).write() as file:
+        pq.write_table(pa.Table.from_pylist(rows), file)
 
 
 @pytest.fixture
@@ -68,20 +67,20 @@ def test_the_page_is_whole_and_says_what_needs_attention(full: Lake) -> None:
 
 
 def test_every_plot_is_a_file_that_parses(full: Lake) -> None:
-    target = write_report(full, full.root / "report.html", plots=full.root / "plots")
+    target = write_report(full, plots=full.root / "plots")
 
     assert target.exists()
-    names = sorted(path.stem for path in (full.root / "plots").iterdir())
-    assert names == [
-        "ack-latency",
-        "backlog",
-        "dead-letters",
-        "latency",
-        "talkers",
-        "throughput",
+    plots = {file.name: file.read() for file in (full.root / "plots").files()}
+    assert list(plots) == [
+        "ack-latency.svg",
+        "backlog.svg",
+        "dead-letters.svg",
+        "latency.svg",
+        "talkers.svg",
+        "throughput.svg",
     ]
-    for path in (full.root / "plots").iterdir():
-        assert ET.parse(path).getroot().tag.endswith("svg")
+    for text in plots.values():
+        assert ET.fromstring(text).tag.endswith("svg")
 
 
 def test_an_empty_lake_has_a_report_too(lake: Lake) -> None:

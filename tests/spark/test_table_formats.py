@@ -1,6 +1,6 @@
 """Delta and Iceberg: their jars are for older Sparks, so each has an environment of its own.
 
-`PENSTOCK_DELTA=<python>:<jar>,<jar>` and `PENSTOCK_ICEBERG=…` name them; see docs/spark.md.
+`PENSTOCK_DELTA=<python>:<jar>,<jar>` and `PENSTOCK_ICEBERG=…` name them; see docs/pipeline.md.
 """
 
 from __future__ import annotations
@@ -11,13 +11,30 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from penstock.cli.pipeline import app
 from penstock.client import Client
+from penstock.errors import InvalidArgument
+from penstock.pipeline.jars import check_jars
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.report import Report
+from penstock.pipeline.run import compact
+from penstock.pipeline.status import status_of
 from tests.client.server import Server
 from tests.docs.page import ROOT
-from tests.spark.helpers import OPTIONS
+from tests.spark.helpers import OPTIONS, QUICK
+from tests.spark.test_exactly_once import Driver
 
 LIMIT_SECONDS = 280
+
+
+def _environment(kind: str) -> tuple[str, str]:
+    python, _, jars = os.environ.get(f"PENSTOCK_{kind.upper()}", "").partition(":")
+    if not jars:
+        pytest.skip(f"needs a Python and jars of its own: PENSTOCK_{kind.upper()}=<python>:<jars>")
+    return python, jars
 
 
 @pytest.mark.usefixtures("java")
@@ -25,9 +42,7 @@ LIMIT_SECONDS = 280
 def test_a_table_has_each_message_once_also_when_a_batch_is_run_again(
     server: Server, client: Client, queue: str, tmp_path: Path, kind: str
 ) -> None:
-    python, _, jars = os.environ.get(f"PENSTOCK_{kind.upper()}", "").partition(":")
-    if not jars:
-        pytest.skip(f"needs a Python and jars of its own: PENSTOCK_{kind.upper()}=<python>:<jars>")
+    python, jars = _environment(kind)
     client.publish(queue, [b"body %d" % n for n in range(100)])
     options = {
         "url": server.url,
@@ -51,3 +66,69 @@ def test_a_table_has_each_message_once_also_when_a_batch_is_run_again(
     assert done.returncode == 0, done.stderr[-3000:]
     counts = json.loads(done.stdout.splitlines()[-1])
     assert (counts["first"], counts["second"]) == (100, 100)
+
+
+@pytest.mark.usefixtures("java")
+def test_a_lake_of_delta_has_each_message_once_whatever_step_it_was_ended_at(
+    server: Server, client: Client, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, jars = _environment("delta")
+    monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
+    client.publish(queue, [b'{"n": %d}' % n if n % 10 else b"no" for n in range(100)])
+    command: dict[str, object] = {
+        "lake": str(tmp_path / "lake"),
+        "format": "delta",
+        "jars": jars,
+        "options": {"url": server.url, **OPTIONS},
+        "settings": {**QUICK, "spark.databricks.delta.snapshotPartitions": "1"},
+        "queue": queue,
+        "max_rows": 30,
+    }
+
+    def driver(**more: object) -> Driver:
+        log = tmp_path / "driver.log"
+        return Driver({**command, **more}, log, program="tests.spark.lake_driver", python=python)
+
+    # When it ends before the rows are appended, and then, having made up for it, right after that,
+    for end in ("before", "after"):
+        with driver(end=end) as ending:
+            ending.wait_for("ended")
+    with driver() as whole:
+        seen = json.loads(whole.wait_for("seen").removeprefix("seen "))
+
+    assert seen["bronze"] == list(range(100))
+    assert seen["rejects"] == list(range(0, 100, 10))
+    assert sorted([*seen["silver"], *seen["rejects"]]) == list(range(100))
+    assert seen["published"] == 100
+    lake = Lake(tmp_path / "lake")
+    assert status_of(lake).behind == {"silver": 0, "gold": 0}
+    assert "messages/min" in Report(lake).html()
+    with pytest.raises(InvalidArgument, match="are delta and cannot become parquet"):
+        lake.choose_format("parquet")
+    with pytest.raises(InvalidArgument, match="which compacts them by itself"):
+        compact(lake)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--format", "delta", "--fetch-jars"], "there is no Delta for Spark 4.3"),
+        (["--format", "delta"], "there is no Delta for Spark 4.3"),
+        (["--format", "iceberg"], "There is no Iceberg for Spark 4.2 or newer"),
+    ],
+)
+def test_a_format_that_this_spark_cannot_have_is_refused_with_what_to_do(
+    spark: SparkSession, tmp_path: Path, words: list[str], told: str
+) -> None:
+    lake = tmp_path / "lake"
+
+    done = CliRunner().invoke(app, ["run", "--once", "--lake", str(lake), *words])
+
+    assert done.exit_code == 1
+    assert told in " ".join(done.output.split())
+    assert not (lake / "_penstock" / "format").exists()
+
+
+def test_s3_without_its_jars_is_refused_with_what_to_do(spark: SparkSession, bucket: str) -> None:
+    with pytest.raises(InvalidArgument, match=r"--fetch-jars, or give it .*hadoop-aws:3\.5\."):
+        check_jars(spark, Lake(bucket))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,6 +22,8 @@ from penstock.cli.connection import Connection, with_connection
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -35,7 +36,8 @@ app = typer.Typer(
 )
 
 LakePath = Annotated[
-    str, typer.Option("--lake", help="The lake: a directory.", envvar="PENSTOCK_LAKE")
+    str,
+    typer.Option("--lake", help="A directory, or s3://bucket/path.", envvar="PENSTOCK_LAKE"),
 ]
 Master = Annotated[
     str | None,
@@ -44,6 +46,15 @@ Master = Annotated[
     ),
 ]
 Memory = Annotated[str, typer.Option("--driver-memory", help="Of Spark's driver.")]
+Conf = Annotated[
+    list[str] | None, typer.Option("--conf", help="A setting of Spark's, name=value; repeatable.")
+]
+FetchJars = Annotated[
+    bool,
+    typer.Option(
+        "--fetch-jars", help="Spark fetches jars for S3 or Delta from Maven Central, once."
+    ),
+]
 
 
 @app.command("run")
@@ -80,22 +91,37 @@ def run_command(
         str | None,
         typer.Option("--checkpoint", help="Of Spark's streams: a directory or a URL; in the lake."),
     ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option("--format", help="Of the tables of a new lake: parquet or delta."),
+    ] = None,
+    batch_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--batch-seconds",
+            help="From one batch to the next at least; 0 on a disk, 60 on S3.",
+            min=0,
+        ),
+    ] = None,
     master: Master = None,
     driver_memory: Memory = "1g",
+    conf: Conf = None,
+    fetch_jars: FetchJars = False,
 ) -> None:
     """Read queues into bronze, exactly once, and keep silver and gold up to date."""
     with _refusals():
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
-        from penstock.pipeline.session import make_quiet_session
         from penstock.pipeline.silver import check_schemas
 
         if queues and pattern:
             raise InvalidArgument("--queues and --pattern contradict each other: give one")
         typed = msgspec.json.decode(schemas.read_bytes(), type=dict[str, str]) if schemas else {}
         check_schemas(typed)
+        chosen = Lake(lake)
+        chosen.choose_format(format)
         job = Job(
-            lake=Lake(lake),
+            lake=chosen,
             options=_options(connection),
             queues=[name.strip() for name in (queues or "").split(",") if name.strip()],
             pattern=pattern,
@@ -106,9 +132,10 @@ def run_command(
             schemas=typed,
             fail_on_data_loss=not ignore_data_loss,
             checkpoints=checkpoint,
+            batch_seconds=batch_seconds,
         )
         stop = threading.Event()
-        spark = make_quiet_session(job.lake.spark_log, _master(master), memory=driver_memory)
+        spark = _session(job.lake, master, driver_memory, conf, fetch_jars)
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -144,10 +171,10 @@ def status_command(
 def report_command(
     lake: LakePath = "./lake",
     output: Annotated[
-        Path | None, typer.Option("--output", help="The page; LAKE/report.html if absent.")
+        str | None, typer.Option("--output", help="The page; LAKE/report.html if absent.")
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option("--plots", help="Also write each plot there, as SVG.")
+        str | None, typer.Option("--plots", help="Also write each plot there, as SVG.")
     ] = None,
 ) -> None:
     """Make one page with plots and what needs attention."""
@@ -155,7 +182,7 @@ def report_command(
         from penstock.pipeline.report import write_report
 
         found = _existing(lake)
-        path = write_report(found, output or found.root / "report.html", plots=plots)
+        path = write_report(found, output, plots=plots)
         Console().print(f"The report is {path}", soft_wrap=True)
 
 
@@ -170,14 +197,15 @@ def replay_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     master: Master = None,
     driver_memory: Memory = "1g",
+    conf: Conf = None,
+    fetch_jars: FetchJars = False,
 ) -> None:
     """Publish messages of bronze once more. Counts them first, then asks."""
     with _refusals():
         from penstock.pipeline.replay import Replay
-        from penstock.pipeline.session import make_quiet_session
 
         found = _existing(lake)
-        spark = make_quiet_session(found.spark_log, _master(master), memory=driver_memory)
+        spark = _session(found, master, driver_memory, conf, fetch_jars)
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = Console()
@@ -223,8 +251,8 @@ def reset_command(
             if not yes:
                 typer.confirm(f"Delete {found.root} with {rows:,} rows?", abort=True)
             # The log goes last: what is left of a reset that was interrupted is still a lake.
-            for entry in sorted(found.root.iterdir(), key=lambda each: each.name == "_penstock"):
-                shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
+                each.remove()
         Console().print(f"{found.root} is empty.", soft_wrap=True)
 
 
@@ -232,9 +260,26 @@ def _existing(path: str) -> Lake:
     from penstock.pipeline.lake import Lake
 
     lake = Lake(path)
-    if not lake.own.is_dir():
+    if not lake.own.exists():
         raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
     return lake
+
+
+def _session(
+    lake: Lake, master: str | None, memory: str, conf: list[str] | None, fetch_jars: bool
+) -> SparkSession:
+    from penstock.pipeline.jars import check_jars, lake_settings
+    from penstock.pipeline.session import make_quiet_session
+
+    settings = lake_settings(lake, fetch=fetch_jars)
+    for each in conf or ():
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise InvalidArgument(f"--conf {each} is no name=value")
+        settings[name] = value
+    spark = make_quiet_session(lake.spark_log, _master(master), memory=memory, settings=settings)
+    check_jars(spark, lake)
+    return spark
 
 
 def _options(connection: Connection) -> dict[str, str]:

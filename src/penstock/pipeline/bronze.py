@@ -13,11 +13,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.pipeline.files import FilesSource, StagedFile, Staging
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing, Move
+from penstock.pipeline.tables import show_in
 
 __all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
-
-# Below the staging of the job.
-_FILES = "files"
 
 
 class Feed(NamedTuple):
@@ -50,20 +48,27 @@ class Stream:
     """
 
     def __init__(
-        self, lake: Lake, feed: Feed, on_landed: Callable[[Landed], None], *, is_resumed: bool
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        feed: Feed,
+        on_landed: Callable[[Landed], None],
+        *,
+        is_resumed: bool,
     ) -> None:
         """``is_resumed``: there is a checkpoint, so only the first batch can be a landed one.
 
         Without one the stream begins at its floor, which may lie below in more than one batch.
         """
         self._feed = feed
-        self._landing = Landing(lake, feed.table)
+        self._landing = Landing(lake, feed.table, show_in(spark, lake, feed.table))
         self._on_landed = on_landed
+        landed = self._landing.recover().progress
         self.staging = Staging(
-            directory=str(lake.staging(feed.table) / _FILES),
+            directory=str(self._landing.staging),
             number=feed.number,
             at=feed.at,
-            landed=self._landing.recover().progress,
+            landed=landed,
             is_resumed=is_resumed,
         )
 
@@ -82,7 +87,7 @@ class Stream:
     def _move(self, file: StagedFile) -> Move:
         name = f"{file.first:020d}-{file.last:020d}.parquet"
         return Move(
-            staged=f"{_FILES}/{file.path}",
+            staged=f"{self._landing.staging.name}/{file.path}",
             path=f"{self._feed.table}/queue={file.queue}/day={file.day}/{name}",
             rows=file.rows,
             bytes=file.bytes,
@@ -99,16 +104,18 @@ def land_stream(
     *,
     once: bool,
     checkpoints: str | None = None,
+    batch_seconds: float = 0.0,
     on_landed: Callable[[Landed], None] = lambda _: None,
 ) -> StreamingQuery:
     """Begin, or go on where the checkpoint is. ``options`` are those of the format.
 
-    ``checkpoints`` is anywhere that Spark can write, or in the lake if it is not given.
+    ``checkpoints`` is anywhere that Spark can write, or in the lake if it is not given. A batch
+    begins ``batch_seconds`` after the one before, or later.
     """
     own = lake.checkpoint(feed.table)
     place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
     # Whether there is one elsewhere only Spark could say; to assume none is always right.
-    stream = Stream(lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
+    stream = Stream(spark, lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
     spark.dataSource.register(FilesSource)
     every = {**options, **feed.options, **stream.staging.option()}
     source = spark.readStream.format(FilesSource.name()).options(**every).load()
@@ -117,7 +124,6 @@ def land_stream(
         .queryName(f"penstock-{feed.table}")
         .option("checkpointLocation", place)
     )
-    writer = (
-        writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
-    )
-    return writer.start()
+    if once:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=f"{round(1000 * batch_seconds)} milliseconds").start()

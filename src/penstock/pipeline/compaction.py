@@ -18,7 +18,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.pipeline.lake import Lake, replace_file, sync_file
+from penstock.errors import InvalidArgument
+from penstock.pipeline.lake import PARQUET, Lake
+from penstock.pipeline.place import place_of, sync_file
 
 __all__ = ["Compacted", "compact_table"]
 
@@ -43,14 +45,26 @@ def compact_table(
 
     Protected are files, relative to the lake, that somebody is yet to look for by their name.
     """
-    away = lake.staging(f"compact-{table}")
+    if lake.format != PARQUET:
+        raise InvalidArgument(
+            f"the tables of {lake.root} are {lake.format}, which compacts them by itself; or say "
+            f"OPTIMIZE {lake.format}.`{lake.table(table)}` in SQL"
+        )
+    if not lake.root.is_local:
+        raise InvalidArgument(
+            f"{lake.root} cannot be compacted: an object store cannot exchange several files for "
+            "one in one step, and a reader would see rows twice or not at all. Land fewer files "
+            "there with --batch-seconds"
+        )
+    root = Path(lake.root)
+    away = Path(lake.staging(f"compact-{table}"))
     _clear(away)
     kept = set(protected)
     directories = before = after = 0
-    base = lake.table(table)
+    base = Path(lake.table(table))
     for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
         files = sorted(directory.glob("*.parquet"))
-        small = [file for file in files if str(file.relative_to(lake.root)) not in kept]
+        small = [file for file in files if str(file.relative_to(root)) not in kept]
         if len(small) < at_least:
             continue
         fresh = away / str(number)
@@ -101,7 +115,7 @@ def _exchange(one: Path, other: Path) -> bool:
 def _replace(fresh: Path, directory: Path) -> None:
     """In two steps, between which the directory is away. A note says what to do after a crash."""
     note = fresh.with_name(f"{fresh.name}{_NOTE}")
-    replace_file(note, bytes(directory))
+    place_of(note).replace(bytes(directory))
     directory.rename(fresh.with_name(f"{fresh.name}.old"))
     fresh.rename(directory)
     note.unlink()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from typing import IO
 
 import msgspec
 import pyarrow as pa
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from penstock.pipeline.lake import sync_file
+from penstock.pipeline.place import Place, place_of
 from penstock.spark.fetch import Range
 from penstock.spark.options import ReadOptions, read_options
 from penstock.spark.schema import Shaper, read_schema
@@ -29,6 +29,8 @@ __all__ = ["FilesSource", "StagedFile", "Staging"]
 _OPTION = "landing"
 # Of bodies in memory, before they become a row group.
 _GROUP_BYTES = 64 * 1024 * 1024
+# Then the next one is begun. (S3 copies 5 GiB at most in one step.)
+_FILE_BYTES = 1024 * 1024 * 1024
 # Where the same value comes again and again. To look for one among bodies and ids takes time.
 _REPEATED = ("content_type", "topic", "group_key", "event", "subscription", "reason")
 
@@ -111,14 +113,17 @@ class FilesReader(PenstockStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):
             return
-        directory = Path(self._staging.directory)
+        directory = place_of(self._staging.directory)
         files: dict[str, _File] = {}
+        written = []
         for batch in super().read(partition):
             for day, rows in _by_day(batch, self._staging.at):
                 if day not in files:
                     files[day] = _File(directory, partition.queue, day, self._staging.number)
                 files[day].add(rows)
-        written = [file.finish() for file in files.values()]
+                if files[day].is_full:
+                    written.append(files.pop(day).finish())
+        written += [file.finish() for file in files.values()]
         yield pa.RecordBatch.from_pylist(
             [msgspec.structs.asdict(file) for file in written], Shaper(_SCHEMA).schema
         )
@@ -135,19 +140,24 @@ def _by_day(batch: pa.RecordBatch, at: str) -> Iterator[tuple[str, pa.RecordBatc
 class _File:
     """Of one queue and day; both are in the names of its directories, and so not in the file."""
 
-    def __init__(self, directory: Path, queue: str, day: str, number: str) -> None:
+    def __init__(self, directory: Place, queue: str, day: str, number: str) -> None:
         self._directory = directory
         self._queue = queue
         self._day = day
         self._number = number
         # Another attempt at the same range must not write to the same file.
-        self._path = Path(f"queue={queue}") / f"day={day}" / f"{uuid.uuid4().hex}.parquet"
+        self._path = f"queue={queue}/day={day}/{uuid.uuid4().hex}.parquet"
         self._parts: list[pa.RecordBatch] = []
         self._bytes = 0
         self._rows = 0
         self._first: int | None = None
         self._last = 0
+        self._file: IO[bytes] | None = None
         self._writer: pq.ParquetWriter | None = None
+
+    @property
+    def is_full(self) -> bool:
+        return self._file is not None and self._file.tell() >= _FILE_BYTES
 
     def add(self, rows: pa.RecordBatch) -> None:
         numbers = rows.column(self._number)
@@ -163,30 +173,31 @@ class _File:
     def _write(self) -> None:
         table = pa.Table.from_batches(self._parts)
         if self._writer is None:
-            path = self._directory / self._path
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = (self._directory / self._path).write()
             repeated = [name for name in _REPEATED if name in table.column_names]
             self._writer = pq.ParquetWriter(
-                path, table.schema, compression="snappy", use_dictionary=repeated
+                self._file, table.schema, compression="snappy", use_dictionary=repeated
             )
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._parts, self._bytes = [], 0
 
     def finish(self) -> StagedFile:
-        """On the disk when this returns."""
+        """It stays there when this returns."""
         if self._parts:
             self._write()
+        assert self._file is not None
         assert self._writer is not None
         assert self._first is not None
         self._writer.close()
-        path = self._directory / self._path
-        sync_file(path)
+        size = self._file.tell()
+        self._file.close()
+        (self._directory / self._path).sync()
         return StagedFile(
-            path=str(self._path),
+            path=self._path,
             queue=self._queue,
             day=self._day,
             rows=self._rows,
-            bytes=path.stat().st_size,
+            bytes=size,
             first=self._first,
             last=self._last,
         )

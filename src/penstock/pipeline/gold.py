@@ -8,7 +8,6 @@ the state anew each time, and replaced as a whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -18,9 +17,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from penstock.pipeline.bronze import EVENTS, MESSAGES
-from penstock.pipeline.lake import Lake, replace_file
+from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.landing import Landing, Move
-from penstock.pipeline.silver import read_files
+from penstock.pipeline.place import Place
+from penstock.pipeline.tables import read_entries, replace_table
 
 __all__ = ["JOB", "TABLES", "gold_path", "refresh_gold"]
 
@@ -34,6 +34,7 @@ TABLES = (
     "backlog_minute",
     "top_talkers",
 )
+_NUMBERS = {feed.table: feed.number for feed in (MESSAGES, EVENTS)}
 _TALKERS = 20
 _PLACE = "_penstock/state"
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
@@ -63,8 +64,10 @@ _LETTERS = _State("letters", EVENTS.table, ("minute", "queue", "subscription", "
 _STATES = (_TRAFFIC, _DELIVERY, _LETTERS)
 
 
-def gold_path(lake: Lake, table: str) -> Path:
-    return lake.table("gold") / f"{table}.parquet"
+def gold_path(lake: Lake, table: str) -> Place:
+    """Of one file, which needs no Spark to be read. A lake of another format has it aside."""
+    directory = lake.table("gold") if lake.format == PARQUET else lake.own / "gold"
+    return directory / f"{table}.parquet"
 
 
 def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
@@ -82,7 +85,7 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
     for state in _STATES:
         if not new[state.source]:
             continue
-        rows = read_files(spark, lake, state.source, new[state.source])
+        rows = read_entries(spark, lake, state.source, _NUMBERS[state.source], new[state.source])
         added = _merged(_MAKERS[state.name](rows), state, state.keys)
         old = _files(lake, state)
         if old:
@@ -94,15 +97,16 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
             msgspec.structs.replace(move, path=f"{_PLACE}/{name}.parquet")
             for move in landing.staged(name)
         ]
-        removed += [str(file.relative_to(lake.root)) for file in old]
+        removed += [file.below(lake.root) for file in old]
     progress = {table: entries[-1].number for table, entries in new.items() if entries}
     landing.land(progress, moves, removed)
     _publish(spark, lake)
     return True
 
 
-def _files(lake: Lake, state: _State) -> list[Path]:
-    return sorted(lake.table(_PLACE).glob(f"{state.name}-*.parquet"))
+def _files(lake: Lake, state: _State) -> list[Place]:
+    found = lake.table(_PLACE).files(".parquet")
+    return [file for file in found if file.name.startswith(f"{state.name}-")]
 
 
 # From rows to sums and sketches.
@@ -192,7 +196,9 @@ def _publish(spark: SparkSession, lake: Lake) -> None:
     for name, rows in tables.items():
         sink = pa.BufferOutputStream()
         pq.write_table(rows.toArrow(), sink)
-        replace_file(gold_path(lake, name), sink.getvalue().to_pybytes())
+        gold_path(lake, name).replace(sink.getvalue().to_pybytes())
+        if lake.format != PARQUET:
+            replace_table(lake, f"gold/{name}", rows)
 
 
 def _by_day(rows: DataFrame, state: _State) -> DataFrame:

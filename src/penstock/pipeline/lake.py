@@ -1,4 +1,4 @@
-"""The lake: a directory of tables, each a directory of parquet files that any reader understands.
+"""The lake: a place for tables, each a directory of parquet files that any reader understands.
 
 ::
 
@@ -9,67 +9,112 @@
       gold/<table>.parquet                                       figures
       _penstock/                                                 the pipeline's own: no table
         lock
+        format                                                   of the tables, if not parquet
         log/<job>/<number>.json                                  what each job has landed
         staging/<job>/...                                        what a job is about to land
 
 Every file of a table is written once, under `staging`, and then moved to its place. See `landing`
-for the order of steps.
+for the order of steps, and `place` for what a disk and an object store have in common.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import LakeInUse
+from penstock.pipeline.place import Place, place_of
 
-__all__ = ["Lake", "replace_file", "sync_file"]
+__all__ = ["DELTA", "FORMATS", "PARQUET", "Lake"]
+
+PARQUET = "parquet"
+DELTA = "delta"
+FORMATS = (PARQUET, DELTA)
 
 
 class Lake:
-    """A directory that the driver and every executor see under the same path."""
+    """A directory that the driver and every executor see under the same path, or ``s3://…``."""
 
-    def __init__(self, root: str | Path) -> None:
-        if "://" in str(root) and not str(root).startswith("file://"):
-            raise InvalidArgument(
-                f"the lake is {str(root)!r}: use a directory that the driver and the executors "
-                "share; object stores have no atomic rename"
-            )
-        self.root = Path(str(root).removeprefix("file://")).absolute()
+    def __init__(self, root: str | Path | Place) -> None:
+        self.root = place_of(root)
+        self._format: str | None = None
         # Held while files get or leave their places, so that a directory can be exchanged.
         self.moving = threading.Lock()
 
     @property
-    def own(self) -> Path:
+    def format(self) -> str:
+        """Of its tables, from their first row on."""
+        if self._format is None:
+            file = self.own / "format"
+            self._format = file.read().decode() if file.exists() else PARQUET
+        return self._format
+
+    def choose_format(self, wanted: str | None) -> None:
+        """For a lake that is new. Raises `InvalidArgument` for another than the lake has."""
+        if wanted is None:
+            return
+        if wanted not in FORMATS:
+            raise InvalidArgument(
+                f"the format is {wanted!r}: use {' or '.join(FORMATS)}. (There is no Iceberg for "
+                "Spark 4.2 or newer yet)"
+            )
+        if wanted != self.format and self.log("bronze").exists():
+            raise InvalidArgument(
+                f"the tables of {self.root} are {self.format} and cannot become {wanted}: use "
+                "another lake"
+            )
+        self._format = wanted
+
+    def keep_format(self) -> None:
+        """Before anything is landed."""
+        file = self.own / "format"
+        if self.format != (file.read().decode() if file.exists() else PARQUET):
+            file.replace(self.format.encode())
+
+    @property
+    def own(self) -> Place:
         return self.root / "_penstock"
 
     @property
     def spark_log(self) -> Path:
-        """What Spark and its workers have to say."""
-        return self.own / "spark.log"
+        """What Spark and its workers have to say, on a disk of this machine."""
+        if self.root.is_local:
+            return Path(self.own) / "spark.log"
+        return Path(tempfile.gettempdir()) / "penstock-spark.log"
 
-    def table(self, name: str) -> Path:
+    def table(self, name: str) -> Place:
         return self.root / name
 
-    def staging(self, job: str) -> Path:
+    def staging(self, job: str) -> Place:
         return self.own / "staging" / job
 
-    def log(self, job: str) -> Path:
+    def log(self, job: str) -> Place:
         return self.own / "log" / job
 
-    def checkpoint(self, job: str) -> Path:
+    def checkpoint(self, job: str) -> Place:
         return self.own / "checkpoint" / job
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """While the block runs no other process changes the lake. Raises `LakeInUse`."""
-        self.own.mkdir(parents=True, exist_ok=True)
-        with (self.own / "lock").open("a+") as file:
+        """While the block runs no other process changes the lake. Raises `LakeInUse`.
+
+        A lock in an object store would outlive the process that was killed. There two may begin,
+        and only one of them can write the next entry of a log: the other ends (`Landing.land`).
+        """
+        if not self.root.is_local:
+            self._check_conditions()
+            yield
+            return
+        path = Path(self.own) / "lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -83,21 +128,12 @@ class Lake:
             file.flush()
             yield
 
-
-def sync_file(path: Path) -> None:
-    """Onto the disk: a file's content, or the names in a directory."""
-    number = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """The old content or the new, whatever happens, and the new one when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.new")
-    fresh.write_bytes(data)
-    sync_file(fresh)
-    fresh.replace(path)
-    sync_file(path.parent)
+    def _check_conditions(self) -> None:
+        """Some stores take a conditional put for any other, and then nothing keeps two apart."""
+        lock = self.own / "lock"
+        lock.create(uuid.uuid4().bytes)
+        if lock.create(uuid.uuid4().bytes):
+            raise InvalidArgument(
+                f"the object store of {self.root} overwrites a file in spite of If-None-Match: * "
+                "and so cannot keep two pipelines apart: use one that does not"
+            )

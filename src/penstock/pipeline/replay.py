@@ -12,6 +12,7 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.tables import read_table
 
 __all__ = ["Replay"]
 
@@ -26,7 +27,7 @@ class Replay:
         self._where = where
         self._queue = queue
         try:
-            table = spark.read.parquet(str(lake.table(MESSAGES.table)))
+            table = read_table(spark, lake, MESSAGES.table)
             self._rows = table.where(F.expr(where))
         except PySparkException as exc:
             raise InvalidArgument(f"--where is no condition over bronze: {exc}") from exc

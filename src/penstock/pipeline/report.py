@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from html import escape
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from penstock.pipeline import svg
 from penstock.pipeline.gold import gold_path
-from penstock.pipeline.lake import Lake, replace_file
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.place import Place, place_of
 from penstock.pipeline.status import Status, status_of
 
 __all__ = ["Report", "write_report"]
@@ -105,19 +105,25 @@ class Report:
         )
 
 
-def write_report(lake: Lake, target: Path, *, plots: Path | None = None) -> Path:
-    """The page at ``target``, and each plot as an SVG file in ``plots`` if that is given."""
+def write_report(
+    lake: Lake, target: Place | str | None = None, *, plots: Place | str | None = None
+) -> Place:
+    """The page, in the lake without a ``target``, and each plot as an SVG file in ``plots``."""
     report = Report(lake)
-    replace_file(target, report.html().encode())
+    page = place_of(target) if target is not None else lake.root / "report.html"
+    page.replace(report.html().encode())
     if plots is not None:
         for name, text in report.plots().items():
-            replace_file(plots / f"{name}.svg", text.encode())
-    return target
+            (place_of(plots) / f"{name}.svg").replace(text.encode())
+    return page
 
 
 def _rows(lake: Lake, table: str) -> list[Row]:
     path = gold_path(lake, table)
-    rows: list[Row] = pq.read_table(path).to_pylist() if path.exists() else []
+    if not path.exists():
+        return []
+    with path.open() as file:
+        rows: list[Row] = pq.read_table(file).to_pylist()
     return rows
 
 

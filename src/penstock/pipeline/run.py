@@ -17,7 +17,7 @@ from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, compact_table
 from penstock.pipeline.errors import QueryFailed
-from penstock.pipeline.lake import Lake
+from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
@@ -28,6 +28,8 @@ __all__ = ["Job", "Progress", "compact", "run"]
 # A directory is compacted once it has so many files that can be.
 _MANY_FILES = 32
 _LOOK_SECONDS = 0.25
+# In an object store files stay as they are landed.
+_STORE_BATCH_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,14 @@ class Job:
     schemas: Mapping[str, str] = field(default_factory=dict)
     fail_on_data_loss: bool = True
     checkpoints: str | None = None
+    batch_seconds: float | None = None
+
+    @property
+    def pace_seconds(self) -> float:
+        """From one batch to the next, at least."""
+        if self.batch_seconds is not None:
+            return self.batch_seconds
+        return 0.0 if self.lake.root.is_local else _STORE_BATCH_SECONDS
 
 
 @dataclass
@@ -82,6 +92,7 @@ def run(
     stop = stop or threading.Event()
     streams = _Streams(spark, job, progress)
     with job.lake.lock():
+        job.lake.keep_format()
         due = time.monotonic() + job.refresh_seconds
         try:
             while not stop.is_set() and streams.advance():
@@ -151,6 +162,7 @@ class _Streams:
                 self._options,
                 once=self._job.once,
                 checkpoints=self._job.checkpoints,
+                batch_seconds=self._job.pace_seconds,
                 on_landed=self._progress.landed,
             )
         )
@@ -198,7 +210,8 @@ def _offsets(value: object) -> dict[str, int]:
 def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
     silver.refresh_silver(spark, job.lake, job.schemas)
     gold.refresh_gold(spark, job.lake)
-    compact(job.lake, at_least=_MANY_FILES)
+    if job.lake.root.is_local and job.lake.format == PARQUET:
+        compact(job.lake, at_least=_MANY_FILES)
     progress.refreshes += 1
 
 

@@ -56,14 +56,16 @@ def make_session(
     return session
 
 
-def make_quiet_session(log: Path, master: str | None, *, memory: str) -> SparkSession:
+def make_quiet_session(
+    log: Path, master: str | None, *, memory: str, settings: dict[str, str] | None = None
+) -> SparkSession:
     """What Spark and its workers write to the screen goes to ``log``: most of it is no news."""
     log.parent.mkdir(parents=True, exist_ok=True)
     screen = os.dup(2)
     try:
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)  # the JVM that is started now inherits it
-            return make_session(master, memory=memory)
+            return make_session(master, memory=memory, settings=settings)
     finally:
         os.dup2(screen, 2)
         os.close(screen)

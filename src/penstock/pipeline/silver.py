@@ -6,7 +6,6 @@ Every row of bronze becomes one row of `silver` or one of `rejects`; a body neve
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -16,8 +15,10 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
+from penstock.pipeline.place import Place
+from penstock.pipeline.tables import read_entries, show_in
 
-__all__ = ["JOB", "check_schemas", "read_files", "refresh_silver"]
+__all__ = ["JOB", "check_schemas", "refresh_silver"]
 
 JOB = "silver"
 # So many rows of bronze at a time, at least one entry.
@@ -56,11 +57,11 @@ def _fields(ddl: str) -> StructType:
 
 def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) -> int:
     """Bring silver up to bronze; how many rows that were."""
-    landing = Landing(lake, JOB)
+    landing = Landing(lake, JOB, show_in(spark, lake, JOB))
     done = landing.recover().progress.get(MESSAGES.table, 0)
     rows = 0
     for step in steps(Landing(lake, MESSAGES.table).entries(done), _STEP_ROWS):
-        bronze = read_files(spark, lake, MESSAGES.table, step)
+        bronze = read_entries(spark, lake, MESSAGES.table, MESSAGES.number, step)
         moves = _stage(bronze, landing, schemas)
         landing.land({MESSAGES.table: step[-1].number}, moves)
         rows += sum(move.rows for entry in step for move in entry.files)
@@ -78,12 +79,6 @@ def steps(entries: list[Entry], most_rows: int) -> list[list[Entry]]:
         found[-1].append(entry)
         rows += sum(move.rows for move in entry.files)
     return found
-
-
-def read_files(spark: SparkSession, lake: Lake, table: str, entries: list[Entry]) -> DataFrame:
-    """The rows that these entries have landed."""
-    paths = [str(lake.table(move.path)) for entry in entries for move in entry.files]
-    return spark.read.option("basePath", str(lake.table(table))).parquet(*paths)
 
 
 def _stage(bronze: DataFrame, landing: Landing, schemas: Mapping[str, str]) -> list[Move]:
@@ -118,5 +113,5 @@ def _typed(ddl: str) -> Column:
     return F.from_json(F.col("body").cast("string"), schema, options)
 
 
-def _write(rows: DataFrame, directory: Path) -> None:
+def _write(rows: DataFrame, directory: Place) -> None:
     rows.write.mode("overwrite").partitionBy("queue", "day").parquet(str(directory))

@@ -41,12 +41,14 @@ def status_of(lake: Lake) -> Status:
                 rows[table] = rows.get(table, 0) + move.rows
     tables = []
     for table in sorted(rows):
-        files = list(lake.table(table).rglob("*.parquet"))
+        base = lake.table(table)
+        # What a table format keeps for itself is in a directory of such a name.
+        files = [file for file in base.files(".parquet") if not file.below(base).startswith("_")]
         tables.append(
             TableStatus(
                 table=table,
                 files=len(files),
-                bytes=sum(file.stat().st_size for file in files),
+                bytes=sum(file.size for file in files),
                 rows=rows[table],
             )
         )

@@ -1,0 +1,116 @@
+"""Jars that PySpark does not bring: what a lake needs, and how Spark gets it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from penstock.errors import InvalidArgument
+from penstock.pipeline.lake import DELTA, Lake
+
+__all__ = ["check_jars", "lake_settings"]
+
+_SDK = "2.35.4"
+# What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
+_SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+# By the version of Spark; in November 2026 there is none for a newer one.
+_DELTA = {"4.2": "4.4.0"}
+_DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Small files of a partition become a large one after a write.
+    "spark.databricks.delta.autoCompact.enabled": "true",
+}
+
+
+class _Jars(NamedTuple):
+    """`packages` and `excludes` are Maven coordinates; `known_by` is a class in one of them.
+
+    Without packages there are none for this Spark, and `instead` says what to do.
+    """
+
+    purpose: str
+    known_by: str
+    packages: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    instead: str = ""
+
+
+def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
+    """Of a session that is to work on the lake.
+
+    With ``fetch`` Spark fetches the jars from Maven Central when it begins, and keeps them.
+    """
+    settings = dict(_DELTA_SETTINGS) if lake.format == DELTA else {}
+    needed = _needed(lake) if fetch else []
+    for each in needed:
+        if not each.packages:
+            raise InvalidArgument(each.instead)
+    if needed:
+        settings["spark.jars.packages"] = ",".join(n for each in needed for n in each.packages)
+        settings["spark.jars.excludes"] = ",".join(n for each in needed for n in each.excludes)
+    return settings
+
+
+def check_jars(spark: SparkSession, lake: Lake) -> None:
+    """Raises `InvalidArgument` if the session lacks any that the lake needs."""
+    for each in _needed(lake):
+        if not _has(spark, each.known_by):
+            raise InvalidArgument(
+                each.instead
+                or f"{each.purpose} needs jars that this Spark does not have: let it fetch them "
+                f"with --fetch-jars, or give it {', '.join(each.packages)}"
+            )
+
+
+def _needed(lake: Lake) -> list[_Jars]:
+    needed = [] if lake.root.is_local else [_s3()]
+    return [*needed, _delta()] if lake.format == DELTA else needed
+
+
+def _s3() -> _Jars:
+    return _Jars(
+        purpose="a lake on S3",
+        known_by="org.apache.hadoop.fs.s3a.S3AFileSystem",
+        packages=(
+            f"org.apache.hadoop:hadoop-aws:{_hadoop_version()}",
+            *(f"software.amazon.awssdk:{part}:{_SDK}" for part in _SDK_PARTS),
+        ),
+        excludes=(
+            "software.amazon.awssdk:bundle",
+            "org.wildfly.openssl:wildfly-openssl",
+            # Spark has a newer one.
+            "io.netty:*",
+        ),
+    )
+
+
+def _hadoop_version() -> str:
+    """Both have to be of one version."""
+    [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
+
+
+def _delta() -> _Jars:
+    purpose, known_by = "a lake of Delta's", "io.delta.sql.DeltaSparkSessionExtension"
+    spark = ".".join(pyspark.__version__.split(".")[:2])
+    if spark in _DELTA:
+        package = f"io.delta:delta-spark_{spark}_2.13:{_DELTA[spark]}"
+        return _Jars(purpose, known_by, packages=(package,))
+    return _Jars(
+        purpose,
+        known_by,
+        instead=f"there is no Delta for Spark {spark}, only for {', '.join(_DELTA)}: in an "
+        f"environment of its own, pip install penstock 'pyspark=={max(_DELTA)}.*' pyarrow "
+        "'pandas<3'",
+    )
+
+
+def _has(spark: SparkSession, name: str) -> bool:
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return loader.getResource(f"{name.replace('.', '/')}.class") is not None

@@ -1,0 +1,189 @@
+"""A place in a lake: a directory or a file, on a disk or in an object store.
+
+A lake relies on this much, which both kinds give:
+
+- A file appears whole or not at all, by `replace`, `create` and `move_to` alike; so each of them
+  can be repeated after a crash. On a disk that is a rename; in an object store a single put, or a
+  copy within the store.
+- `create` gives a name to one file only, whoever else tries. In an object store the put is
+  conditional (``If-None-Match: *``); on a disk nobody else tries, see `Lake.lock`.
+- What was there when a call returned is there after a power cut: on a disk it is synced.
+
+No directory is ever moved, and no list is relied on to be of one moment.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from pyarrow import fs
+
+from penstock.errors import InvalidArgument, MissingExtra
+
+__all__ = ["Place", "place_of", "sync_file"]
+
+_STORES = ("s3", "s3a")
+_TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
+
+
+def place_of(location: str | Path | Place) -> Place:
+    """Of a directory, ``file://…`` or ``s3://bucket/…``. Raises `InvalidArgument` for others."""
+    if isinstance(location, Place):
+        return location
+    scheme, separator, rest = str(location).partition("://")
+    if not separator or scheme == "file":
+        path = Path(rest if separator else location).absolute()
+        return Place(fs.LocalFileSystem(), str(path), is_local=True)
+    if scheme not in _STORES:
+        raise InvalidArgument(f"{str(location)!r} is neither a directory nor s3://bucket/path")
+    if not rest.strip("/"):
+        raise InvalidArgument(f"{str(location)!r} names no bucket: use s3://bucket/path")
+    store, path = fs.FileSystem.from_uri(f"s3://{rest.strip('/')}")
+    return Place(store, path, is_local=False)
+
+
+class Place:
+    """``/`` leads further. `size` is known of what `files` has found."""
+
+    def __init__(self, store: fs.FileSystem, path: str, *, is_local: bool, size: int = 0) -> None:
+        self._store = store
+        self.path = path
+        self.is_local = is_local
+        self.size = size
+
+    def __truediv__(self, further: str) -> Place:
+        return Place(self._store, f"{self.path}/{further}", is_local=self.is_local)
+
+    def __str__(self) -> str:
+        """As Spark wants it."""
+        return self.path if self.is_local else f"s3a://{self.path}"
+
+    def __fspath__(self) -> str:
+        if not self.is_local:
+            raise TypeError(f"{self} is not on a disk")
+        return self.path
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(self.path).name
+
+    @property
+    def parent(self) -> Place:
+        return Place(self._store, str(PurePosixPath(self.path).parent), is_local=self.is_local)
+
+    def below(self, base: Place) -> str:
+        """The way from ``base``."""
+        return str(PurePosixPath(self.path).relative_to(base.path))
+
+    def exists(self) -> bool:
+        return bool(self._store.get_file_info(self.path).type != fs.FileType.NotFound)
+
+    def files(self, suffix: str = "") -> list[Place]:
+        """Every file below, in the order of their paths; none if there is no such place."""
+        return [
+            Place(self._store, info.path, is_local=self.is_local, size=info.size)
+            for info in self._list(recursive=True)
+            if info.is_file and info.path.endswith(suffix)
+        ]
+
+    def children(self) -> list[Place]:
+        return [self / info.base_name for info in self._list(recursive=False)]
+
+    def _list(self, *, recursive: bool) -> list[fs.FileInfo]:
+        chosen = fs.FileSelector(self.path, allow_not_found=True, recursive=recursive)
+        found: list[fs.FileInfo] = self._store.get_file_info(chosen)
+        return sorted(found, key=lambda info: str(info.path))
+
+    def open(self) -> IO[bytes]:
+        """To read, anywhere in it."""
+        return self._store.open_input_file(self.path)  # type: ignore[no-any-return]
+
+    def read(self) -> bytes:
+        with self.open() as file:
+            return file.read()
+
+    def write(self) -> IO[bytes]:
+        """To write from the beginning. Only what was closed, and synced, is there for good."""
+        self._make_room()
+        return self._store.open_output_stream(self.path)  # type: ignore[no-any-return]
+
+    def replace(self, data: bytes) -> None:
+        """The old content or the new, whatever happens."""
+        if not self.is_local:
+            with self.write() as file:
+                file.write(data)
+            return
+        fresh = self.parent / f".{self.name}.new"
+        with fresh.write() as file:
+            file.write(data)
+        fresh.sync()
+        fresh.move_to(self)
+        self.parent.sync()
+
+    def create(self, data: bytes) -> bool:
+        """False if there is one with other content already; it stays as it is."""
+        if self.is_local:
+            if self.exists():
+                return False
+            self.replace(data)
+            return True
+        bucket, _, key = self.path.partition("/")
+        # An answer that got lost is asked for again, and then it is ours that is in the way.
+        return _put_new(bucket, key, data) or self.read() == data
+
+    def move_to(self, target: Place) -> None:
+        """In an object store this is a copy: the source goes with its directory (`remove`)."""
+        target._make_room()
+        if self.is_local:
+            self._store.move(self.path, target.path)
+        else:
+            self._store.copy_file(self.path, target.path)
+
+    def remove(self) -> None:
+        """With everything below; nothing happens if it is not there."""
+        kind = self._store.get_file_info(self.path).type
+        if kind == fs.FileType.Directory:
+            self._store.delete_dir(self.path)
+        elif kind != fs.FileType.NotFound:
+            self._store.delete_file(self.path)
+
+    def sync(self) -> None:
+        """Onto the disk: a file's content, or the names in a directory."""
+        if self.is_local:
+            sync_file(Path(self.path))
+
+    def _make_room(self) -> None:
+        if self.is_local:
+            self._store.create_dir(self.parent.path)
+
+
+def sync_file(path: Path) -> None:
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+@functools.cache
+def _client() -> Any:
+    try:
+        import boto3  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise MissingExtra("a lake on S3 needs boto3: pip install 'penstock[s3]'") from None
+    return boto3.client("s3")
+
+
+def _put_new(bucket: str, key: str, data: bytes) -> bool:
+    """Arrow has no conditional put."""
+    client = _client()
+    try:
+        client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+    except client.exceptions.ClientError as exc:
+        if exc.response["Error"]["Code"] in _TAKEN:
+            return False
+        raise OSError(f"s3://{bucket}/{key} could not be written: {exc}") from exc
+    return True
