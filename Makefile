@@ -33,6 +33,9 @@ serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--po
 test: $(DEV) ## Run the tests, two at a time (JOBS=0: in one process; ARGS="-k wal -x")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
+# The tests start some hundred processes: each would compile all of Penstock by itself.
+test: export PYTHONDONTWRITEBYTECODE :=
+
 check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .

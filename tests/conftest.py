@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import gc
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 from tests.mongo_server import stop_mongo
@@ -13,6 +16,44 @@ from tests.redis_server import stop_redis
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+_ROOT = Path(__file__).parent
+
+# Each of two processes begins with one half of the tests, and who is done helps the other from its
+# end. So what takes long comes first in each half. Spark is in one alone: it is started once, and
+# its JVM gets faster with every test. The short tests fill up what is left of both.
+_SPARK = "spark"
+_LONG = [
+    "scaleout",
+    "crash",
+    "simulation",
+    "examples",
+    "http",
+    "mongo",
+    "push",
+    "redis",
+    "faults",
+    "ingest",
+]
+_OWN_SPARK = "test_cluster.py"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    parts: dict[str, list[pytest.Item]] = {name: [] for name in (_OWN_SPARK, _SPARK, *_LONG, "")}
+    for item in items:
+        path = item.path.relative_to(_ROOT)
+        name = path.name if path.name == _OWN_SPARK else path.parts[0]
+        parts[name if name in parts else ""].append(item)
+    spark, short = parts.pop(_SPARK), parts.pop("")
+    room = max(0, len(items) // 2 - len(spark))
+    long = [item for part in parts.values() for item in part]
+    items[:] = [*spark, *short[:room], *long, *short[room:]]
+
+
+def pytest_collection_finish() -> None:
+    """What thousands of tests are made of stays: it need not be looked through again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_unconfigure() -> None:

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from penstock.http import passwords
 from tests.http.client import Client
 from tests.http.server import Server, running
 
 _numbers = count()
+
+
+@pytest.fixture(autouse=True)
+def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of applications within the tests' process; servers hash as they always do."""
+    monkeypatch.setattr(passwords, "ROUNDS", 4)
 
 
 @pytest.fixture(scope="session")

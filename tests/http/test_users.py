@@ -22,7 +22,6 @@ from penstock.errors import (
     UserExists,
     UserNotFound,
 )
-from penstock.http import passwords
 from penstock.http.passwords import Passwords
 from penstock.http.tokens import open_tokens
 from penstock.http.user import Role
@@ -32,11 +31,6 @@ from penstock.storage.local import LocalShared
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import plan_repair
 from tests.contract.clock import ManualClock
-
-
-@pytest.fixture(autouse=True)
-def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passwords, "ROUNDS", 4)
 
 
 async def open_at(path: Path, **changes: str) -> Users:

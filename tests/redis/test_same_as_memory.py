@@ -15,7 +15,7 @@ from penstock.core.config import QueueConfig
 from penstock.core.lifecycle import runs_in
 from penstock.core.message import Delivery, Message, NewMessage
 from penstock.core.stats import QueueStats
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StorageError
 from penstock.storage import base
 from penstock.storage.memory import MemoryStore
 from penstock.storage.redis.store import RedisStore
@@ -89,8 +89,11 @@ async def _told(broker: Broker, at: int) -> list[Any]:
 
 
 async def _outcome(call: Callable[[Broker, int], Awaitable[Any]], broker: Broker, at: int) -> Any:
+    """The answer, or the kind of error. A store that cannot answer says nothing to compare."""
     try:
         return await call(broker, at)
+    except StorageError:
+        raise
     except PenstockError as exc:
         return type(exc)
 

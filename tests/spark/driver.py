@@ -8,7 +8,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.bronze import MESSAGES, land_stream
@@ -17,12 +19,17 @@ from penstock.pipeline.session import make_session
 from penstock.pipeline.start import start_patiently
 from tests.spark.helpers import QUICK
 
-__all__ = ["main"]
+__all__ = ["drive", "main"]
 
 
 def main() -> None:
     given = json.loads(sys.argv[1])
-    spark = make_session(given["master"], settings={**QUICK, **given.get("settings", {})})
+    drive(make_session(given["master"], settings={**QUICK, **given.get("settings", {})}), given)
+    print("done", flush=True)
+
+
+def drive(spark: SparkSession, given: dict[str, Any]) -> None:
+    """To the end of what there is, or without end."""
     lake = Lake(given["lake"])
     options = {**given["options"], "retrySeconds": "60"}
     source = {**options, "subscribe": given["queue"], "maxOffsetsPerTrigger": "2000"}
@@ -51,7 +58,6 @@ def main() -> None:
 
     for query in [start_patiently(bronze), start_patiently(copy)]:
         query.awaitTermination()
-    print("done", flush=True)
 
 
 if __name__ == "__main__":

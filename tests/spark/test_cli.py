@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from penstock.cli.pipeline import app
 from penstock.pipeline.lake import Lake
-from tests.spark.helpers import World
+from tests.spark.helpers import QUICK, World
 
 
 def call(*words: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, list(words), input=answer)
 
 
+@pytest.fixture
+def settings_stay(spark: SparkSession) -> Iterator[None]:
+    """The command gives the session of all tests the settings of a pipeline."""
+    yield
+    for name, value in QUICK.items():
+        if name.startswith("spark.sql."):
+            spark.conf.set(name, value)
+
+
+@pytest.mark.usefixtures("settings_stay")
 def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path: Path) -> None:
     lake = ["--lake", str(tmp_path / "lake")]
     there = ["--url", world.options["url"], "--master", "local[2]"]

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.dataset as ds
 import pytest
@@ -33,7 +34,7 @@ def test_executors_in_other_processes_read_and_write(
     target = f"{queue}-out"
     client.create_queue(target)
     client.publish(queue, [b"body %d" % n for n in range(2000)])
-    command: dict[str, object] = {
+    command: dict[str, Any] = {
         "master": "local-cluster[2,1,1024]",
         "lake": str(tmp_path / "lake"),
         "options": {"url": server.url, **OPTIONS, "minPartitions": "4"},

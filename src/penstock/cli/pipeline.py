@@ -22,8 +22,6 @@ from penstock.cli.connection import Connection, with_connection
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -110,6 +108,7 @@ def run_command(
 ) -> None:
     """Read queues into bronze, exactly once, and keep silver and gold up to date."""
     with _refusals():
+        from penstock.pipeline.jars import lake_session
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
         from penstock.pipeline.silver import check_schemas
@@ -135,7 +134,9 @@ def run_command(
             batch_seconds=batch_seconds,
         )
         stop = threading.Event()
-        spark = _session(job.lake, master, driver_memory, conf, fetch_jars)
+        spark = lake_session(
+            job.lake, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
+        )
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -202,10 +203,13 @@ def replay_command(
 ) -> None:
     """Publish messages of bronze once more. Counts them first, then asks."""
     with _refusals():
+        from penstock.pipeline.jars import lake_session
         from penstock.pipeline.replay import Replay
 
         found = _existing(lake)
-        spark = _session(found, master, driver_memory, conf, fetch_jars)
+        spark = lake_session(
+            found, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
+        )
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = Console()
@@ -263,23 +267,6 @@ def _existing(path: str) -> Lake:
     if not lake.own.exists():
         raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
     return lake
-
-
-def _session(
-    lake: Lake, master: str | None, memory: str, conf: list[str] | None, fetch_jars: bool
-) -> SparkSession:
-    from penstock.pipeline.jars import check_jars, lake_settings
-    from penstock.pipeline.session import make_quiet_session
-
-    settings = lake_settings(lake, fetch=fetch_jars)
-    for each in conf or ():
-        name, separator, value = each.partition("=")
-        if not separator:
-            raise InvalidArgument(f"--conf {each} is no name=value")
-        settings[name] = value
-    spark = make_quiet_session(lake.spark_log, _master(master), memory=memory, settings=settings)
-    check_jars(spark, lake)
-    return spark
 
 
 def _options(connection: Connection) -> dict[str, str]:

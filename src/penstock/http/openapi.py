@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from http import HTTPStatus
 from importlib.metadata import version
 from inspect import cleandoc
@@ -54,12 +55,22 @@ if it sent one."""
 
 
 class Documents:
-    """Handlers of the two. They are made at start, and only handed out afterwards."""
+    """Handlers of the two. Each is made when it is asked for first, and handed out from then on."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
-        document = make_document([*routes, *self.routes()])
-        self._json = Content(b"application/json", msgspec.json.encode(document))
-        self._page = Content(b"text/html; charset=utf-8", docs_page(document).encode())
+        self._routes = [*routes, *self.routes()]
+
+    @cached_property
+    def _document(self) -> dict[str, Any]:
+        return make_document(self._routes)
+
+    @cached_property
+    def _json(self) -> Content:
+        return Content(b"application/json", msgspec.json.encode(self._document))
+
+    @cached_property
+    def _page(self) -> Content:
+        return Content(b"text/html; charset=utf-8", docs_page(self._document).encode())
 
     def routes(self) -> list[Route]:
         return [

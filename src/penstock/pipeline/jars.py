@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.lake import DELTA, Lake
+from penstock.pipeline.session import make_quiet_session
 
-__all__ = ["check_jars", "lake_settings"]
+__all__ = ["check_jars", "lake_session", "lake_settings"]
 
 _SDK = "2.35.4"
 # What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
@@ -37,6 +38,24 @@ class _Jars(NamedTuple):
     packages: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     instead: str = ""
+
+
+def lake_session(
+    lake: Lake, master: str, *, memory: str, settings: list[str] | None, fetch_jars: bool
+) -> SparkSession:
+    """Can read and write the lake. ``settings`` are further ones of Spark's, each name=value.
+
+    Raises `InvalidArgument`.
+    """
+    chosen = lake_settings(lake, fetch=fetch_jars)
+    for each in settings or ():
+        name, separator, value = each.partition("=")
+        if not separator:
+            raise InvalidArgument(f"the setting {each!r} of Spark is no name=value")
+        chosen[name] = value
+    spark = make_quiet_session(lake.spark_log, master, memory=memory, settings=chosen)
+    check_jars(spark, lake)
+    return spark
 
 
 def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
