@@ -41,7 +41,7 @@ class _Jars(NamedTuple):
 
 
 def lake_session(
-    lake: Lake, master: str, *, memory: str, settings: list[str] | None, fetch_jars: bool
+    lake: Lake, master: str | None, *, memory: str, settings: list[str] | None, fetch_jars: bool
 ) -> SparkSession:
     """Can read and write the lake. ``settings`` are further ones of Spark's, each name=value.
 
