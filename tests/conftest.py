@@ -21,7 +21,8 @@ _ROOT = Path(__file__).parent
 
 # Each of two processes begins with one half of the tests, and who is done helps the other from its
 # end. So what takes long comes first in each half. Spark is in one alone: it is started once, and
-# its JVM gets faster with every test. The short tests fill up what is left of both.
+# its JVM gets faster with every test. Who starts JVMs of his own comes when it is through: for all
+# of them at once two cores are too few. The short tests fill up what is left of both halves.
 _SPARK = "spark"
 _LONG = [
     "scaleout",
@@ -35,14 +36,14 @@ _LONG = [
     "faults",
     "ingest",
 ]
-_OWN_SPARK = "test_cluster.py"
+_OWN_JVM = {"test_cluster.py", "test_object_store.py"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    parts: dict[str, list[pytest.Item]] = {name: [] for name in (_OWN_SPARK, _SPARK, *_LONG, "")}
+    parts: dict[str, list[pytest.Item]] = {name: [] for name in (_SPARK, *_LONG, "JVM", "")}
     for item in items:
         path = item.path.relative_to(_ROOT)
-        name = path.name if path.name == _OWN_SPARK else path.parts[0]
+        name = "JVM" if path.name in _OWN_JVM else path.parts[0]
         parts[name if name in parts else ""].append(item)
     spark, short = parts.pop(_SPARK), parts.pop("")
     room = max(0, len(items) // 2 - len(spark))
