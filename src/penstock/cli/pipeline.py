@@ -268,6 +268,9 @@ def _existing(path: str) -> Lake:
 def _session(
     lake: Lake, master: str | None, memory: str, conf: list[str] | None, fetch_jars: bool
 ) -> SparkSession:
+    from pyspark.errors import PySparkException
+
+    from penstock.pipeline.errors import PipelineError
     from penstock.pipeline.jars import check_jars, lake_settings
     from penstock.pipeline.session import make_quiet_session
 
@@ -277,7 +280,11 @@ def _session(
         if not separator:
             raise InvalidArgument(f"--conf {each} is no name=value")
         settings[name] = value
-    spark = make_quiet_session(lake.spark_log, _master(master), memory=memory, settings=settings)
+    log = lake.spark_log
+    try:
+        spark = make_quiet_session(log, _master(master), memory=memory, settings=settings)
+    except PySparkException as exc:
+        raise PipelineError(f"Spark did not start: {log} has the reason") from exc
     check_jars(spark, lake)
     return spark
 
