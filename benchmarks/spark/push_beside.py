@@ -5,7 +5,11 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from statistics import quantiles
+from collections.abc import Callable
+from functools import partial
+from statistics import median, quantiles
+
+from pyspark.sql import DataFrame
 
 from benchmarks.harness.bar import at_most
 from benchmarks.harness.verdict import judge_ratio
@@ -19,14 +23,11 @@ def push_beside_reads(bench: Bench) -> Outcome:
     """p99 of single publishes, alone and while a million messages are read."""
     with bench.client() as client:
         client.create_queue("beside")
-    alone, beside = [], []
+    alone, beside, control = [], [], []
     for _ in range(bench.rounds):
         alone.append(_push_p99(bench, threading.Event(), seconds=_PUSHES_SECONDS))
-        done = threading.Event()
-        reader = threading.Thread(target=_read_all, args=(bench, done))
-        reader.start()
-        beside.append(_push_p99(bench, done, seconds=120))
-        reader.join()
+        beside.append(_push_p99_during(bench, bench.source))
+        control.append(_push_p99_during(bench, partial(bench.spark.read.parquet, bench.parquet)))
     return Outcome(
         (
             judge_ratio(
@@ -38,15 +39,29 @@ def push_beside_reads(bench: Bench) -> Outcome:
                 bar=at_most(2),
             ),
         ),
-        {"beside": beside, "alone": alone},
+        {"beside": beside, "alone": alone, "beside parquet": control},
+        (
+            f"control: {median(control):.1f} ms while Spark reads the same rows as parquet, which "
+            "the server has no part in: what the shared cores cost alone",
+        ),
     )
 
 
-def _read_all(bench: Bench, done: threading.Event) -> None:
-    try:
-        timed(bench.source())
-    finally:
-        done.set()
+def _push_p99_during(bench: Bench, rows: Callable[[], DataFrame]) -> float:
+    """While all of the rows are read."""
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            timed(rows())
+        finally:
+            done.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    found = _push_p99(bench, done, seconds=120)
+    reader.join()
+    return found
 
 
 def _push_p99(bench: Bench, done: threading.Event, *, seconds: float) -> float:

@@ -25,6 +25,7 @@ from penstock.spark.options import ReadOptions
 from penstock.spark.positions import Position, Span, parse_position, split
 from penstock.spark.queues import Queues, QueueState
 from penstock.spark.schema import Shaper
+from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockReader", "PushingReader"]
 
@@ -68,6 +69,7 @@ class PenstockReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):
             return iter(())  # Spark's own, in place of none at all
+        settle_in()
         return fetch(partition, self._options, Shaper(self._schema))
 
 

@@ -33,6 +33,7 @@ from penstock.spark.options import ReadOptions
 from penstock.spark.positions import parse_position, share, split
 from penstock.spark.queues import Place, Queues, QueueState
 from penstock.spark.schema import Shaper
+from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockStreamReader"]
 
@@ -198,6 +199,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):
             return iter(())
+        settle_in()
         return fetch(partition, self._options, Shaper(self._schema))
 
 

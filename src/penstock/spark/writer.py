@@ -34,6 +34,7 @@ from penstock.errors import InvalidArgument
 from penstock.spark.errors import Refused
 from penstock.spark.http import ARROW, PACKED, server_of
 from penstock.spark.options import WriteOptions
+from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockStreamWriter", "PenstockWriter", "Written", "check_columns"]
 
@@ -115,6 +116,7 @@ def _task() -> TaskContext:
 
 
 def _write(iterator: Iterator[pa.RecordBatch], options: WriteOptions, key: str) -> Written:
+    settle_in()
     prefix = f"{key}/{_task().partitionId()}"
     chunks: dict[str, _Chunks] = {}
     rows = 0
