@@ -53,7 +53,7 @@ def lake_session(
     for each in settings or ():
         name, separator, value = each.partition("=")
         if not separator:
-            raise InvalidArgument(f"the setting {each!r} of Spark is no name=value")
+            raise InvalidArgument(f"the setting {each!r} of Spark's is no name=value")
         chosen[name] = value
     log = lake.spark_log
     try:
