@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,8 @@ from typer.testing import CliRunner, Result
 from penstock.cli.pipeline import app
 from penstock.pipeline.lake import Lake
 from tests.spark.helpers import QUICK, World
+
+LIMIT_SECONDS = 120
 
 
 def call(*words: str, answer: str | None = None) -> Result:
@@ -69,6 +74,30 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 
     assert done.exit_code == 1
     assert told in done.output
+
+
+def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from penstock.cli import main; main()", "pipeline", "run"],
+        cwd=tmp_path,
+        env={**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    log = tmp_path / "lake" / "_penstock" / "spark.log"
+    assert f"Spark did not start: {log} has the reason" in "".join(done.stderr.splitlines())
+    assert "nowhere" in log.read_text()
+
+
+def test_a_setting_that_is_none_is_refused(lake: Lake) -> None:
+    done = call("run", "--lake", str(lake.root), "--conf", "spark.some.thing")
+
+    assert done.exit_code == 1
+    assert "the setting 'spark.some.thing' of Spark is no name=value" in " ".join(done.output.split())
 
 
 def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
+from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake import DELTA, Lake
 from penstock.pipeline.session import make_quiet_session
 
@@ -45,7 +47,7 @@ def lake_session(
 ) -> SparkSession:
     """Can read and write the lake. ``settings`` are further ones of Spark's, each name=value.
 
-    Raises `InvalidArgument`.
+    Raises `InvalidArgument`, and `PipelineError` if Spark does not start.
     """
     chosen = lake_settings(lake, fetch=fetch_jars)
     for each in settings or ():
@@ -53,7 +55,11 @@ def lake_session(
         if not separator:
             raise InvalidArgument(f"the setting {each!r} of Spark is no name=value")
         chosen[name] = value
-    spark = make_quiet_session(lake.spark_log, master, memory=memory, settings=chosen)
+    log = lake.spark_log
+    try:
+        spark = make_quiet_session(log, master, memory=memory, settings=chosen)
+    except PySparkException as exc:
+        raise PipelineError(f"Spark did not start: {log} has the reason") from exc
     check_jars(spark, lake)
     return spark
 

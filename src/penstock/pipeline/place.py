@@ -168,22 +168,26 @@ def sync_file(path: Path) -> None:
         os.close(number)
 
 
-@functools.cache
-def _client() -> Any:
-    try:
-        import boto3  # noqa: PLC0415 - an extra
-    except ImportError:
-        raise MissingExtra("a lake on S3 needs boto3: pip install 'penstock[s3]'") from None
-    return boto3.client("s3")
-
-
 def _put_new(bucket: str, key: str, data: bytes) -> bool:
     """Arrow has no conditional put."""
-    client = _client()
     try:
-        client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
-    except client.exceptions.ClientError as exc:
+        # An extra.
+        from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+    except ImportError:
+        raise MissingExtra("a lake on S3 needs boto3: pip install 'penstock[s3]'") from None
+    try:
+        _client().put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+    except ClientError as exc:
         if exc.response["Error"]["Code"] in _TAKEN:
             return False
         raise OSError(f"s3://{bucket}/{key} could not be written: {exc}") from exc
+    except BotoCoreError as exc:
+        raise OSError(f"s3://{bucket}/{key} could not be written: {exc}") from exc
     return True
+
+
+@functools.cache
+def _client() -> Any:
+    import boto3  # noqa: PLC0415
+
+    return boto3.client("s3")
