@@ -36,7 +36,7 @@ __all__ = ["Entry", "Landing", "Move", "Show"]
 
 _SUFFIX = ".parquet"
 _ENTRY = ".json"
-# Of copies within an object store, each of which mostly waits.
+# Of requests to an object store, each of which mostly waits.
 _AT_ONCE = 16
 
 
@@ -91,7 +91,8 @@ class Landing:
 
     def entries(self, above: int = 0) -> list[Entry]:
         """Those with a higher number, in order."""
-        return [self._load(number) for number in self._numbers() if number > above]
+        with self._pool() as pool:
+            return list(pool.map(self._load, (n for n in self._numbers() if n > above)))
 
     def last(self) -> Entry:
         """The newest entry; number 0 when there is none yet."""
@@ -151,11 +152,13 @@ class Landing:
             return run == self._run
         return not began_at.isdigit() or int(began_at) < newest.number
 
-    def _move_all(self, entry: Entry, base: Place) -> None:
-        at_once = 1 if base.is_local else _AT_ONCE
-        with self._lake.moving, ThreadPoolExecutor(at_once) as pool:
+    def _move_all(self, entry: Entry, _base: Place) -> None:
+        with self._lake.moving, self._pool() as pool:
             for directory in set(pool.map(self._move, entry.files)):
                 self._lake.table(directory).sync()
+
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1 if self._base.is_local else _AT_ONCE)
 
     def _move(self, move: Move) -> str:
         """The directory that it went to, as a path in the lake."""
