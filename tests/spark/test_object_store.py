@@ -21,7 +21,7 @@ from tests.spark.test_exactly_once import Driver
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("CI") or os.environ.get("PENSTOCK_SPARK_ALL")),
-    reason="takes a minute, and 14 MB from Maven Central once: set PENSTOCK_SPARK_ALL=1",
+    reason="takes minutes, and 14 MB from Maven Central once: set PENSTOCK_SPARK_ALL=1",
 )
 
 COUNT = 4000
