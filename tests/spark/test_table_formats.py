@@ -127,6 +127,8 @@ def test_a_format_that_this_spark_cannot_have_is_refused_with_what_to_do(
     assert done.exit_code == 1
     assert told in " ".join(done.output.split())
     assert not (lake / "_penstock" / "format").exists()
+    # And a session that was there before goes on as it was
+    assert spark.sql("SELECT 1").count() == 1
 
 
 def test_s3_without_its_jars_is_refused_with_what_to_do(spark: SparkSession, bucket: str) -> None:

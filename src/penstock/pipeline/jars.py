@@ -60,7 +60,13 @@ def lake_session(
         spark = make_quiet_session(log, master, memory=memory, settings=chosen)
     except PySparkException as exc:
         raise PipelineError(f"Spark did not start: {log} has the reason") from exc
-    check_jars(spark, lake)
+    try:
+        check_jars(spark, lake)
+    except InvalidArgument:
+        # It may be the session of a program that goes on, and the settings name what is missing.
+        for name in filter(spark.conf.isModifiable, chosen):
+            spark.conf.unset(name)
+        raise
     return spark
 
 
