@@ -12,7 +12,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from penstock.http.operation import JSON, Answer, Body, Parameter
-from penstock.http.v1.codec import MAX_NUMBER, MAX_PAGE
+from penstock.http.v1.fields import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
     "AFTER",

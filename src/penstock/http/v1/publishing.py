@@ -1,4 +1,4 @@
-"""Messages of a queue: publish them."""
+"""Publishing: one message, or many in any of the forms in which they travel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
-from penstock.http.v1.codec import (
-    NewBatchJson,
-    NewMessageJson,
-    PublishedJson,
-    new_message,
-)
 from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE
 from penstock.http.v1.formats import ARROW, BATCH, NDJSON, PACKED_BATCH, load_arrow
 from penstock.http.v1.packed import (
@@ -41,10 +35,11 @@ from penstock.http.v1.packed import (
     published_run,
     read_packed,
 )
+from penstock.http.v1.publish_forms import NewBatchJson, NewMessageJson, PublishedJson, new_message
 from penstock.http.v1.requests import decode, path_value, time_of
 from penstock.http.v1.streams import Streams
 
-__all__ = ["Messages"]
+__all__ = ["Publishing"]
 
 # A full batch as base64, and its field names.
 _BATCH_BYTES = 24 * MAX_BODY_BYTES
@@ -58,7 +53,7 @@ _batch = msgspec.json.Decoder(NewBatchJson)
 _line = msgspec.json.Decoder(NewMessageJson)
 
 
-class Messages:
+class Publishing:
     """Handlers, one a call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
