@@ -78,7 +78,9 @@ def _from_base64(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidArgument("body_base64 is not base64") from None
+        raise InvalidArgument(
+            "body_base64 is not base64: use the standard alphabet, with padding"
+        ) from None
 
 
 def _json_text(raw: msgspec.Raw) -> bytes:
@@ -88,5 +90,7 @@ def _json_text(raw: msgspec.Raw) -> bytes:
         try:
             text.decode()
         except UnicodeDecodeError:
-            raise InvalidArgument("json is not UTF-8") from None
+            raise InvalidArgument(
+                "json is not UTF-8: encode it so, or send it as body_base64"
+            ) from None
     return text

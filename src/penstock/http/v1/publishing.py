@@ -127,7 +127,10 @@ def _with_headers(body: bytes, content_type: str, given: dict[bytes, bytes]) -> 
         elif name in _HEADERS:
             fields[_HEADERS[name]] = text
         else:
-            raise InvalidArgument(f"the header {name.decode('latin-1')} is unknown")
+            raise InvalidArgument(
+                f"the header {name.decode('latin-1')} is unknown: use penstock-attribute-<name> or "
+                f"one of {', '.join(known.decode() for known in _HEADERS)}"
+            )
     not_before, expires_at = fields.get("not_before"), fields.get("expires_at")
     return NewMessage(
         body=body,
@@ -156,7 +159,7 @@ def _text(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InvalidArgument(f"the header {name} is not UTF-8") from None
+        raise InvalidArgument(f"the header {name} is not UTF-8: encode it so") from None
 
 
 def _priority(text: str) -> int:

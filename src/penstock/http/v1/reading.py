@@ -44,7 +44,7 @@ async def asked_range(
     start = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
     end = query_number(request, "end", MAX_NUMBER, low=0, high=MAX_NUMBER)
     if end < start:
-        raise InvalidArgument(f"end is {end}, which is before start, {start}")
+        raise InvalidArgument(f"end is {end}, which is before start, {start}: use that or more")
     if is_stream:
         limit = query_number(request, "limit", MAX_NUMBER, low=1, high=MAX_NUMBER)
     else:
