@@ -48,6 +48,11 @@ _TAG = "messages"
 _PREFIX = b"penstock-"
 _ATTRIBUTE = b"penstock-attribute-"
 _OCTETS = DEFAULT_CONTENT_TYPE.encode()
+# As a header has them.
+_KIND_BATCH = BATCH.encode()
+_KIND_PACKED = PACKED_BATCH.encode()
+_KIND_NDJSON = NDJSON.encode()
+_KIND_ARROW = ARROW.encode()
 
 _batch = msgspec.json.Decoder(NewBatchJson)
 _line = msgspec.json.Decoder(NewMessageJson)
@@ -67,13 +72,13 @@ class Publishing:
     async def publish(self, request: IncomingRequest) -> Response:
         stated = request.first.get(b"content-type")
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
-        if kind == b"application/vnd.penstock.batch+json":
+        if kind == _KIND_BATCH:
             messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
-        elif kind == b"application/vnd.penstock.batch+msgpack":
+        elif kind == _KIND_PACKED:
             messages = read_packed(await _read_many(request))
-        elif kind == b"application/x-ndjson":
+        elif kind == _KIND_NDJSON:
             messages = await _read_lines(request)
-        elif kind == b"application/vnd.apache.arrow.stream":
+        elif kind == _KIND_ARROW:
             messages = await self._read_arrow(request)
         else:
             messages = [await _read_single(request, stated)]
