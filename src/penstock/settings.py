@@ -13,6 +13,7 @@ from typing import Any, Literal
 from pydantic import AliasChoices, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from penstock.core.limits import NAME_PATTERN
 from penstock.logs import Level
 
 __all__ = ["Settings", "is_loopback"]
@@ -56,7 +57,7 @@ class Settings(BaseSettings):
 
     # The queue behind /api: its name; how many messages may be unsettled; how many calls at once a
     # subscription gets, in order if it is one; how often a failed call is tried again.
-    topics_queue: str = _setting("topics_queue", "topics", pattern="^[A-Za-z0-9_-]{1,50}$")
+    topics_queue: str = _setting("topics_queue", "topics", pattern=f"^{NAME_PATTERN}$")
     topics_size: int = _setting("topics_size", 10_000, ge=1)
     topics_workers: int = _setting("topics_workers", 8, ge=1, le=1000)
     topics_retries: int = _setting("topics_retries", 5, ge=0)

@@ -120,8 +120,8 @@ def test_a_server_does_as_lightqs_variables_say(log: Path) -> None:
         assert [letter["id"] for letter in letters] == ids[:1]
 
 
-def test_the_guide_has_every_setting_with_its_default_and_lightqs_name() -> None:
-    stated = {row[0]: row[1:3] for row in table_in("docs/lightq.md", "setting")}
+def test_the_page_has_every_setting_with_its_default_and_lightqs_name() -> None:
+    stated = {row[0]: row[1:3] for row in table_in("docs/operations.md", "setting")}
     real = {}
     for name, field in Settings.model_fields.items():
         default = "none" if field.default is None else str(field.default)

@@ -12,7 +12,7 @@ from benchmarks.harness.sample import Sample, take_turns
 from benchmarks.harness.verdict import judge_ratio
 from benchmarks.scale.run import Run, penstock, redis_py, redis_server
 from benchmarks.scale.scale import BATCH
-from penstock.http.v1.codec import MAX_ANSWER_BYTES
+from penstock.http.v1.fields import MAX_ANSWER_BYTES
 
 BAR = at_least(0.4)
 PEER = "redis-py, XREADGROUP and XACK"

@@ -1,4 +1,4 @@
-"""A bar that moves with the bytes that have been read."""
+"""A bar on stderr that moves with what is done: bytes that are read, or things that are counted."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from rich.progress import (
     DownloadColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -20,26 +21,8 @@ __all__ = ["counting", "reading"]
 
 @contextmanager
 def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
-    """Shows a bar on stderr while the block runs; gone afterwards, and absent without a terminal.
-
-    Without a total it only shows that something goes on.
-
-    Yields what is to be told the name of a file and how many more of its bytes have been read.
-    """
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(binary_units=True),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-        redirect_stdout=False,
-    ) as progress:
+    """Yields what is to be told the name of a file and how many more of its bytes were read."""
+    with _bar(DownloadColumn(binary_units=True)) as progress:
         task = progress.add_task("reading", total=total_bytes)
 
         def advance(name: str, count: int) -> None:
@@ -50,24 +33,29 @@ def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """As `reading`, for things that are counted. Yields what is to be told how many more."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-        redirect_stdout=False,
-    ) as progress:
+    """Yields what is to be told how many more there are."""
+    with _bar(MofNCompleteColumn()) as progress:
         task = progress.add_task(what, total=total)
 
         def advance(count: int) -> None:
             progress.update(task, advance=count)
 
         yield advance
+
+
+def _bar(so_far: ProgressColumn) -> Progress:
+    """There while its block runs, gone afterwards, and absent without a terminal.
+
+    Without a total it only shows that something goes on.
+    """
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        so_far,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=False,
+    )

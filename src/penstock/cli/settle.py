@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -58,11 +59,12 @@ def ack(
         else:
             typer.echo(f"{count} settled")
         return
-    found = _texts(targets)
-    outcomes = [
-        outcome for batch in _batches(found) for outcome in client.ack(queue, batch, subscription)
-    ]
-    _report(found, outcomes, {Outcome.DONE, Outcome.ALREADY_SETTLED}, as_json=as_json)
+    _settle(
+        targets,
+        lambda batch: client.ack(queue, batch, subscription),
+        {Outcome.DONE, Outcome.ALREADY_SETTLED},
+        as_json=as_json,
+    )
 
 
 @with_client
@@ -82,13 +84,12 @@ def nack(
 
     Exits with 1 when one of them was not in flight any more.
     """
-    found = _texts(targets)
-    outcomes = [
-        outcome
-        for batch in _batches(found)
-        for outcome in client.nack(queue, batch, subscription, delay_seconds=delay, reason=reason)
-    ]
-    _report(found, outcomes, {Outcome.DONE}, as_json=as_json)
+    _settle(
+        targets,
+        lambda batch: client.nack(queue, batch, subscription, delay_seconds=delay, reason=reason),
+        {Outcome.DONE},
+        as_json=as_json,
+    )
 
 
 @with_client
@@ -106,13 +107,27 @@ def extend(
 
     Exits with 1 when one of them was not in flight any more.
     """
+    _settle(
+        targets,
+        lambda batch: client.extend(queue, batch, seconds, subscription),
+        {Outcome.DONE},
+        as_json=as_json,
+    )
+
+
+def _settle(
+    targets: list[str] | None,
+    settle: Callable[[list[str]], list[Outcome]],
+    good: set[Outcome],
+    *,
+    as_json: bool,
+) -> None:
+    """Batch by batch, and then say what became of each. What is not ``good`` is a failure."""
     found = _texts(targets)
-    outcomes = [
-        outcome
-        for batch in _batches(found)
-        for outcome in client.extend(queue, batch, seconds, subscription)
-    ]
-    _report(found, outcomes, {Outcome.DONE}, as_json=as_json)
+    outcomes: list[Outcome] = []
+    for at in range(0, len(found), _BATCH):
+        outcomes += settle(found[at : at + _BATCH])
+    _report(found, outcomes, good, as_json=as_json)
 
 
 def _texts(targets: list[str] | None) -> list[str]:
@@ -144,10 +159,6 @@ def _from_input() -> list[str]:
                 except ValueError as exc:
                     exits.usage(f"line {line.number} of {source.name} has no receipt: {exc}")
     return found
-
-
-def _batches(targets: list[str]) -> list[list[str]]:
-    return [targets[at : at + _BATCH] for at in range(0, len(targets), _BATCH)]
 
 
 def _report(

@@ -8,21 +8,22 @@ import ssl
 from collections.abc import Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
-from penstock.client import paths
+from penstock.client import answers, paths
 from penstock.client.coalescer import Limits
 from penstock.client.consumer import Consumer
 from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
+from penstock.client.json_calls import JsonCalls, encode_form
 from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
-from penstock.client.transport import PACKED, Transport, decode_answer, decode_packed
+from penstock.client.transport import PACKED, Transport, decode_packed
 from penstock.client.user import User
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
@@ -34,37 +35,10 @@ from penstock.errors import InvalidArgument
 
 __all__ = ["AsyncClient"]
 
-_Kind = TypeVar("_Kind")
-
 _PUBLISH_ITEMS = 1000
 _PUBLISH_BYTES = 4 * 1024 * 1024
 _SETTLE_CALLS = 1000
 _SETTLE_BYTES = 512 * 1024
-
-
-class _Queues(msgspec.Struct, frozen=True):
-    queues: list[QueueStats]
-
-
-class _Subscriptions(msgspec.Struct, frozen=True):
-    subscriptions: list[SubscriptionStats]
-
-
-class _LoggedIn(msgspec.Struct, frozen=True):
-    token: str
-
-
-class _Held(msgspec.Struct, frozen=True):
-    indexes: list[int]
-    messages: list[HeldMessage]
-
-
-class _Messages(msgspec.Struct, frozen=True):
-    messages: list[Message]
-
-
-class _Deliveries(msgspec.Struct, frozen=True):
-    deliveries: list[Delivery]
 
 
 class AsyncClient:
@@ -117,6 +91,7 @@ class AsyncClient:
             retry=retry or Retry(),
             rng=rng or random.Random(),
         )
+        self._calls = JsonCalls(self._transport)
         self._next_key = key_maker(secrets.token_urlsafe(12)) if is_idempotent else None
         self._publish_limits = Limits(_PUBLISH_ITEMS, _PUBLISH_BYTES, linger_seconds, requests)
         self._settle_limits = Limits(_SETTLE_CALLS, _SETTLE_BYTES, linger_seconds)
@@ -144,6 +119,11 @@ class AsyncClient:
             await settler.close()
         await self._transport.close()
 
+    def _open_transport(self) -> Transport:
+        if self._is_closed:
+            raise ClientClosed("the client was closed: make a new one")
+        return self._transport
+
     @property
     def url(self) -> str:
         return self._transport.url
@@ -155,31 +135,31 @@ class AsyncClient:
     ) -> QueueStats:
         """With its subscription ``default``. Settings are those of `QueueConfig`."""
         body = {"name": name, **_settings(config, settings)}
-        return await self._ask("POST", paths.QUEUES, QueueStats, body)
+        return await self._calls.ask("POST", paths.QUEUES, QueueStats, body)
 
     async def alter_queue(self, /, name: str, **settings: Any) -> None:
-        await self._tell("PATCH", paths.queue_path(name), settings)
+        await self._calls.tell("PATCH", paths.queue_path(name), settings)
 
     async def delete_queue(self, name: str) -> None:
         """With its messages, subscriptions and dead letters."""
-        await self._tell("DELETE", paths.queue_path(name))
+        await self._calls.tell("DELETE", paths.queue_path(name))
 
     async def purge_queue(self, name: str) -> int:
         """Remove every message, for every subscription; returns how many. Dead letters stay."""
-        answer = await self._ask("POST", paths.queue_path(name, "/purge"), dict[str, int])
+        answer = await self._calls.ask("POST", paths.queue_path(name, "/purge"), dict[str, int])
         return answer["purged"]
 
     async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
         """A page of queues by name; the next one starts ``after`` the last name of this one."""
         path = paths.with_query(paths.QUEUES, after=after, limit=limit)
-        return (await self._read(path, _Queues)).queues
+        return (await self._calls.read(path, answers.Queues)).queues
 
     async def queue_stats(self, name: str) -> QueueStats:
-        return await self._read(paths.queue_path(name), QueueStats)
+        return await self._calls.read(paths.queue_path(name), QueueStats)
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name."""
-        return (await self._read(paths.STATS, _Queues)).queues
+        return (await self._calls.read(paths.STATS, answers.Queues)).queues
 
     # Subscriptions.
 
@@ -199,7 +179,7 @@ class AsyncClient:
         """
         body = {"name": name, "start": start, **_settings(config, settings)}
         path = paths.queue_path(queue, "/subscriptions")
-        return await self._ask("POST", path, DefinedSubscription, body)
+        return await self._calls.ask("POST", path, DefinedSubscription, body)
 
     async def ensure_subscription(
         self,
@@ -216,49 +196,48 @@ class AsyncClient:
         Raises `SubscriptionExists` when that one has other settings.
         """
         body = {"start": start, **_settings(config, settings)}
-        data = await self._transport.request(
-            "PUT", paths.subscription_path(queue, name), body=_encode(body), is_repeatable=True
-        )
-        return decode_answer(data, DefinedSubscription)
+        path = paths.subscription_path(queue, name)
+        return await self._calls.ask("PUT", path, DefinedSubscription, body, is_repeatable=True)
 
     async def alter_subscription(
         self, /, queue: str, name: str, **settings: Any
     ) -> DefinedSubscription:
         """As it is now, with a secret if this gave it its first callback."""
         path = paths.subscription_path(queue, name)
-        return await self._ask("PATCH", path, DefinedSubscription, settings)
+        return await self._calls.ask("PATCH", path, DefinedSubscription, settings)
 
     async def rotate_secret(self, queue: str, subscription: str) -> str:
         """A new secret for its callbacks. Until the next rotation the former one signs as well."""
         path = paths.subscription_path(queue, subscription, "/secret/rotate")
-        return (await self._ask("POST", path, dict[str, str]))["secret"]
+        return (await self._calls.ask("POST", path, dict[str, str]))["secret"]
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""
-        await self._tell("DELETE", paths.subscription_path(queue, name))
+        await self._calls.tell("DELETE", paths.subscription_path(queue, name))
 
     async def subscriptions(self, queue: str) -> list[SubscriptionStats]:
         path = paths.queue_path(queue, "/subscriptions")
-        return (await self._read(path, _Subscriptions)).subscriptions
+        return (await self._calls.read(path, answers.Subscriptions)).subscriptions
 
     async def subscription_stats(
         self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> SubscriptionStats:
-        return await self._read(paths.subscription_path(queue, subscription), SubscriptionStats)
+        path = paths.subscription_path(queue, subscription)
+        return await self._calls.read(path, SubscriptionStats)
 
     async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
         """Deliver nothing on it until it is resumed. Leases go on."""
-        await self._tell("POST", paths.subscription_path(queue, subscription, "/pause"))
+        await self._calls.tell("POST", paths.subscription_path(queue, subscription, "/pause"))
 
     async def resume(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
-        await self._tell("POST", paths.subscription_path(queue, subscription, "/resume"))
+        await self._calls.tell("POST", paths.subscription_path(queue, subscription, "/resume"))
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
         """Go back or forward. Deliveries in flight become void."""
         path = paths.subscription_path(queue, subscription, "/seek")
-        await self._tell("POST", path, {"start": start})
+        await self._calls.tell("POST", path, {"start": start})
 
     # Messages.
 
@@ -300,9 +279,9 @@ class AsyncClient:
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
         data = await self._transport.request(
-            "POST", path, body=_encode(body), accept=PACKED, wait_seconds=wait_seconds
+            "POST", path, body=encode_form(body), accept=PACKED, wait_seconds=wait_seconds
         )
-        answer = decode_packed(data, _Deliveries)
+        answer = decode_packed(data, answers.Deliveries)
         return from_queue(answer.deliveries, queue, subscription)
 
     def consumer(
@@ -330,13 +309,14 @@ class AsyncClient:
     ) -> list[Delivery]:
         """Lease by index range."""
         path = paths.subscription_path(queue, subscription, "/poll")
-        answer = await self._ask("POST", path, _Deliveries, {"start": start, "count": count})
+        asked: dict[str, object] = {"start": start, "count": count}
+        answer = await self._calls.ask("POST", path, answers.Deliveries, asked)
         return from_queue(answer.deliveries, queue, subscription)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         """Have one particular unsettled message delivered once more."""
         path = paths.subscription_path(queue, subscription, "/again")
-        delivery = await self._ask("POST", path, Delivery, {"index": index})
+        delivery = await self._calls.ask("POST", path, Delivery, {"index": index})
         return from_queue([delivery], queue, subscription)[0]
 
     async def ack(
@@ -395,18 +375,19 @@ class AsyncClient:
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages by index, without touching anybody's progress."""
         path = paths.with_query(paths.queue_path(queue, "/messages"), start=start, limit=limit)
-        return from_queue((await self._read(path, _Messages)).messages, queue)
+        return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
 
     async def get(self, queue: str, id: str) -> Message:
         """One message by id. Raises `MessageNotFound`."""
-        return from_queue([await self._read(paths.message_path(queue, id), Message)], queue)[0]
+        path = paths.message_path(queue, id)
+        return from_queue([await self._calls.read(path, Message)], queue)[0]
 
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages that failed for good, each with its `dead_letter`."""
         path = paths.with_query(paths.queue_path(queue, "/dead-letters"), start=start, limit=limit)
-        return from_queue((await self._read(path, _Messages)).messages, queue)
+        return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
@@ -416,31 +397,36 @@ class AsyncClient:
         """Remove dead letters for good: all, or those of some ids."""
         return (await self._redrive(queue, "discard", ids))["discarded"]
 
+    async def _redrive(self, queue: str, how: str, ids: Sequence[str] | None) -> dict[str, int]:
+        path = paths.queue_path(queue, f"/dead-letters/{how}")
+        body: dict[str, object] = {"ids": None if ids is None else list(ids)}
+        return await self._calls.ask("POST", path, dict[str, int], body)
+
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
         path = paths.subscription_path(queue, subscription, "/held")
-        return (await self._read(paths.with_query(path, limit=limit), _Held)).indexes
+        return (await self._calls.read(paths.with_query(path, limit=limit), answers.Held)).indexes
 
     async def held_messages(
         self, queue: str, subscription: str, limit: int = 100
     ) -> list[HeldMessage]:
         """As `held`, with the subscriptions that each of them waits for."""
         path = paths.subscription_path(queue, subscription, "/held")
-        return (await self._read(paths.with_query(path, limit=limit), _Held)).messages
+        return (await self._calls.read(paths.with_query(path, limit=limit), answers.Held)).messages
 
     async def graph(self, queue: str) -> Graph:
         """Which subscription waits for which."""
-        return await self._read(paths.queue_path(queue, "/graph"), Graph)
+        return await self._calls.read(paths.queue_path(queue, "/graph"), Graph)
 
     async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
         """Try a filter on the newest messages. Raises `InvalidFilter`."""
-        body = {"filter": filter, "last": last}
-        return await self._ask("POST", paths.queue_path(queue, "/filter:test"), FilterTest, body)
+        path = paths.queue_path(queue, "/filter:test")
+        return await self._calls.ask("POST", path, FilterTest, {"filter": filter, "last": last})
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""
         path = paths.subscription_path(queue, subscription, "/release")
-        await self._tell("POST", path, {"indexes": list(indexes)})
+        await self._calls.tell("POST", path, {"indexes": list(indexes)})
 
     # The server itself.
 
@@ -451,18 +437,18 @@ class AsyncClient:
     async def log_in(self, username: str, password: str) -> str:
         """A token for a name and a password, to be a client's ``token``. It ends with its time."""
         body: dict[str, object] = {"identifier": username, "password": password}
-        return (await self._ask("POST", paths.LOG_IN, _LoggedIn, body)).token
+        return (await self._calls.ask("POST", paths.LOG_IN, answers.LoggedIn, body)).token
 
     async def users(self) -> list[User]:
         """Those that were added, by name."""
-        return await self._read(paths.USERS, list[User])
+        return await self._calls.read(paths.USERS, list[User])
 
     async def add_user(
         self, username: str, password: str, *, role: str = "USER", rate_limit: int = 0
     ) -> User:
         """Raises `InvalidArgument` also where there is one of that name."""
         body: dict[str, object] = {"username": username, "password": password, "role": role}
-        return await self._ask("POST", paths.USERS, User, {**body, "rateLimit": rate_limit})
+        return await self._calls.ask("POST", paths.USERS, User, {**body, "rateLimit": rate_limit})
 
     async def alter_user(
         self,
@@ -475,44 +461,11 @@ class AsyncClient:
         """What is None stays. Another password voids tokens. Raises `UserNotFound`."""
         changes = {"password": password, "role": role, "rateLimit": rate_limit}
         body: dict[str, object] = {k: value for k, value in changes.items() if value is not None}
-        return await self._ask("PATCH", paths.user_path(username), User, body)
+        return await self._calls.ask("PATCH", paths.user_path(username), User, body)
 
     async def remove_user(self, username: str) -> None:
         """It is refused from then on, and called back no more. Raises `UserNotFound`."""
-        await self._tell("DELETE", paths.user_path(username))
-
-    # How they are sent.
-
-    async def _redrive(self, queue: str, how: str, ids: Sequence[str] | None) -> dict[str, int]:
-        path = paths.queue_path(queue, f"/dead-letters/{how}")
-        body: dict[str, object] = {"ids": None if ids is None else list(ids)}
-        return await self._ask("POST", path, dict[str, int], body)
-
-    async def _read(self, path: str, kind: type[_Kind]) -> _Kind:
-        return decode_answer(await self._transport.request("GET", path, is_repeatable=True), kind)
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        kind: type[_Kind],
-        body: dict[str, object] | None = None,
-        *,
-        wait_seconds: float = 0.0,
-    ) -> _Kind:
-        data = await self._transport.request(
-            method, path, body=_encode(body or {}), wait_seconds=wait_seconds
-        )
-        return decode_answer(data, kind)
-
-    async def _tell(self, method: str, path: str, body: dict[str, object] | None = None) -> None:
-        data = None if body is None else _encode(body)
-        await self._transport.request(method, path, body=data)
-
-    def _open_transport(self) -> Transport:
-        if self._is_closed:
-            raise ClientClosed("the client was closed: make a new one")
-        return self._transport
+        await self._calls.tell("DELETE", paths.user_path(username))
 
 
 def _settings(
@@ -523,10 +476,3 @@ def _settings(
     if settings:
         raise InvalidArgument("pass either a config or settings, not both")
     return msgspec.structs.asdict(config)
-
-
-def _encode(body: dict[str, object]) -> bytes:
-    try:
-        return msgspec.json.encode(body)
-    except (TypeError, ValueError) as exc:
-        raise InvalidArgument(f"a value cannot be sent as JSON: {exc}") from exc

@@ -17,6 +17,7 @@ __all__ = [
     "MAX_PRIORITY",
     "MAX_REASON_CHARACTERS",
     "MAX_STRAGGLERS",
+    "NAME_PATTERN",
     "NANOSECONDS",
     "check_name",
     "is_name",
@@ -38,7 +39,10 @@ MAX_STRAGGLERS = 10_000
 DEAD_LETTER_SUFFIX = "-dlq"
 EVENTS_SUFFIX = "-events"
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}\Z")
+# Of a queue or a subscription, as a whole.
+NAME_PATTERN = "[A-Za-z0-9_-]{1,50}"
+
+_NAME = re.compile(rf"{NAME_PATTERN}\Z")
 
 
 def is_name(name: str) -> bool:

@@ -151,7 +151,10 @@ class Gate:
             if user is None:
                 raise unauthorized("name and password by HTTP Basic, or a valid token, are needed")
             if user.role < route.role:
-                raise Refused(HTTPStatus.FORBIDDEN, f"this needs the role {route.role.name}")
+                raise Refused(
+                    HTTPStatus.FORBIDDEN,
+                    f"this needs the role {route.role.name}: ask as a user who has it",
+                )
             if user.requests_per_second > 0:
                 limits.append(Limit(f"user:{user.id}", user.requests_per_second))
             request.scope[_ASKER] = user  # type: ignore[literal-required]

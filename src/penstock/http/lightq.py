@@ -241,7 +241,7 @@ class LightQ:
 def _group(request: IncomingRequest) -> str:
     value = request.first.get(b"consumergroup")
     if value is None:
-        raise InvalidArgument("the header consumerGroup is missing")
+        raise InvalidArgument("the header consumerGroup is missing: name the group in it")
     return check_name(value.decode("latin-1"), "consumerGroup")
 
 

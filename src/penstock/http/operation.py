@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from penstock.core.limits import NAME_PATTERN
 from penstock.errors import PenstockError
 
-__all__ = ["Answer", "Body", "Operation", "Parameter"]
+__all__ = ["JSON", "NAME", "Answer", "Body", "Operation", "Parameter"]
 
 Schema = Any
 JSON = "application/json"
+# Of a queue or a subscription.
+NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 
 
 class Parameter(NamedTuple):

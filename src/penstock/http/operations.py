@@ -17,18 +17,17 @@ from penstock.errors import (
     QueueFull,
     StorageFailed,
 )
-from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
+from penstock.http.operation import JSON, NAME, Answer, Body, Operation, Parameter
 
 __all__ = ["OPERATIONS"]
 
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"}
 _TEXT = {"type": "string"}
 _TIME = {"type": ["string", "null"], "description": "UTC, without a zone."}
 _TEXTS = {"type": "array", "items": _TEXT}
 _SOME_TEXTS = {**_TEXTS, "minItems": 1}
 _NUMBER = {"type": "integer"}
 
-_GROUP = Parameter("consumerGroup", "header", "The queue.", _NAME, required=True)
+_GROUP = Parameter("consumerGroup", "header", "The queue.", NAME, required=True)
 _ID = Parameter(
     "id", "query", "The message's id.", {"type": "string", "minLength": 1}, required=True
 )
@@ -54,7 +53,7 @@ _LETTER = {
     "lastReason": _TEXT,
 }
 _SUBSCRIBER = {
-    "username": _NAME,
+    "username": NAME,
     "role": {"enum": ["USER", "ADMIN"]},
     "rateLimit": _NUMBER,
 }

@@ -9,8 +9,8 @@ import msgspec
 from blacksheep import Response
 
 from penstock.errors import InvalidArgument, UserExists
+from penstock.http.api.forms import Form, Password, read_form
 from penstock.http.api.topics import Topics
-from penstock.http.body import read_body
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.user import Role, User
@@ -18,16 +18,11 @@ from penstock.http.users import Users
 
 __all__ = ["Subscribers"]
 
-_MAX_BYTES = 64 * 1024
-
-Password = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 RoleName = Literal["USER", "ADMIN"]
 RateLimit = Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)]
 
 
-class NewSubscriber(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
-):
+class NewSubscriber(Form, frozen=True, kw_only=True, rename="camel"):
     """`rate_limit` is in requests a second; 0 or less is none."""
 
     username: str
@@ -36,9 +31,7 @@ class NewSubscriber(
     rate_limit: RateLimit = 0
 
 
-class Changes(
-    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
-):
+class Changes(Form, frozen=True, kw_only=True, rename="camel"):
     """What is left out stays as it is."""
 
     password: Password | msgspec.UnsetType = msgspec.UNSET
@@ -46,7 +39,6 @@ class Changes(
     rate_limit: RateLimit | msgspec.UnsetType = msgspec.UNSET
 
 
-B = TypeVar("B", NewSubscriber, Changes)
 T = TypeVar("T")
 
 
@@ -67,7 +59,7 @@ class Subscribers:
         ]
 
     async def add(self, request: IncomingRequest) -> Response:
-        new = await _read(request, NewSubscriber)
+        new = await read_form(request, NewSubscriber)
         try:
             user = await self._users.add(
                 new.username, new.password, Role[new.role], requests_per_second=new.rate_limit
@@ -81,7 +73,7 @@ class Subscribers:
         return answer(HTTPStatus.OK, [_subscriber(user) for user in self._users.stored()])
 
     async def alter(self, request: IncomingRequest) -> Response:
-        given = await _read(request, Changes)
+        given = await read_form(request, Changes)
         user = await self._users.alter(
             _name(request),
             password=_or_none(given.password),
@@ -93,17 +85,6 @@ class Subscribers:
     async def remove(self, request: IncomingRequest) -> Response:
         await self._topics.forget(await self._users.remove(_name(request)))
         return Response(HTTPStatus.NO_CONTENT)
-
-
-async def _read(request: IncomingRequest, kind: type[B]) -> B:
-    body = await read_body(request, _MAX_BYTES)
-    try:
-        found = msgspec.json.decode(body, type=kind)
-        msgspec.json.encode(found)  # half a surrogate pair passes for a text until then
-        return found
-    except (msgspec.DecodeError, UnicodeError) as exc:
-        # The text of the error never has the value, so no password gets out.
-        raise InvalidArgument(f"the body is no subscriber: {exc}") from None
 
 
 def _name(request: IncomingRequest) -> str:

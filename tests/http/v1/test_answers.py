@@ -10,7 +10,7 @@ import pytest
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.http.operations import OPERATIONS
-from penstock.http.v1.codec import QueueChangesJson, SubscriptionChangesJson
+from penstock.http.v1.definition_forms import QueueChangesJson, SubscriptionChangesJson
 from tests.http.v1.conftest import ADMIN, USER, Api
 
 _METHODS = {"get", "post", "patch", "delete", "put"}

@@ -143,7 +143,7 @@ def test_a_poll_leases_by_index_and_again_repeats_one(user: Api, queue: str) -> 
 def test_a_long_poll_is_answered_when_a_message_comes(api: Api, queue: str, server: Server) -> None:
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(receive, api.anew(), queue, wait_seconds=10)
-        _until(lambda: len(server.broker._waiting) == 1)
+        _until(lambda: len(server.broker._polls._waiting) == 1)
         began = time.monotonic()
         fill(api, queue, 1)
 
@@ -166,10 +166,10 @@ def test_a_client_that_went_away_is_not_handed_a_message(
     path = f"{queue}/subscriptions/default/receive"
     thread = threading.Thread(target=lambda: _ignore(gone, path))
     thread.start()
-    _until(lambda: len(server.broker._waiting) == 1)
+    _until(lambda: len(server.broker._polls._waiting) == 1)
     gone.hang_up()
     thread.join(5)
-    _until(lambda: not server.broker._waiting)
+    _until(lambda: not server.broker._polls._waiting)
 
     # When a message comes, it is there for the next one.
     fill(api, queue, 1)
@@ -183,7 +183,7 @@ def test_long_polls_end_at_once_when_the_server_stops() -> None:
         polls = [
             threads.submit(receive, api.anew(), "/v1/queues/q", wait_seconds=20) for _ in range(8)
         ]
-        _until(lambda: len(server.broker._waiting) == len(polls))
+        _until(lambda: len(server.broker._polls._waiting) == len(polls))
         began = time.monotonic()
 
         server.stop()
@@ -199,7 +199,7 @@ def test_a_long_poll_on_a_queue_that_is_deleted_is_told_so(
     path = f"{queue}/subscriptions/default/receive"
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(api.anew().post, path, {"wait_seconds": 10})
-        _until(lambda: len(server.broker._waiting) == 1)
+        _until(lambda: len(server.broker._polls._waiting) == 1)
         api.call("DELETE", queue)
 
         assert waiting.result(5).json["code"] == "queue_not_found"

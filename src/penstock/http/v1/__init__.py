@@ -6,8 +6,9 @@ from penstock.broker import Broker
 from penstock.http.gate import Route
 from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
+from penstock.http.v1.dependencies import Dependencies
 from penstock.http.v1.events import Events
-from penstock.http.v1.messages import Messages
+from penstock.http.v1.publishing import Publishing
 from penstock.http.v1.queues import Queues
 from penstock.http.v1.reading import Reading
 from penstock.http.v1.streams import Streams
@@ -21,12 +22,13 @@ def native_routes(broker: Broker) -> list[Route]:
     """The busiest come first: that is the order in which a path is looked up."""
     streams = Streams()
     routes = [
-        *Messages(broker, streams).routes(),
+        *Publishing(broker, streams).routes(),
         *Reading(broker, streams).routes(),
         *Events(broker, streams).routes(),
         *DeliveryCalls(broker).routes(),
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),
+        *Dependencies(broker).routes(),
         *DeadLetters(broker).routes(),
         *Views(broker).routes(),
     ]

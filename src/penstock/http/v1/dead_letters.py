@@ -13,22 +13,31 @@ from penstock.http.auth import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
-from penstock.http.v1.codec import (
-    MAX_ANSWER_BYTES,
-    MAX_PAGE,
-    Discarded,
-    LettersJson,
-    MessagePage,
-    Replayed,
-    message_json,
-)
 from penstock.http.v1.declare import IN_QUEUE, LIMIT, OF_QUEUE, START, form, gives
+from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_NUMBER, MAX_PAGE, Targets
+from penstock.http.v1.message_forms import MessagePage, message_json
 from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["DeadLetters"]
 
 _TAG = "dead letters"
 _CHUNK = 64
+
+
+class LettersJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Ids of the messages that failed; null or absent means all of them."""
+
+    ids: Targets | None = None
+
+
+class Replayed(msgspec.Struct, kw_only=True):
+    replayed: int
+
+
+class Discarded(msgspec.Struct, kw_only=True):
+    discarded: int
+
+
 _letters = msgspec.json.Decoder(LettersJson)
 
 
@@ -49,7 +58,7 @@ class DeadLetters:
 
     async def list(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
-        at = query_number(request, "start", 0, low=0, high=2**53 - 1)
+        at = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         letters: list[Message] = []
         size = 0

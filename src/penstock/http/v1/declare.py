@@ -11,8 +11,8 @@ from penstock.errors import (
     StorageFailed,
     SubscriptionNotFound,
 )
-from penstock.http.operation import JSON, Answer, Body, Parameter
-from penstock.http.v1.codec import MAX_NUMBER, MAX_PAGE
+from penstock.http.operation import JSON, NAME, Answer, Body, Parameter
+from penstock.http.v1.fields import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
     "AFTER",
@@ -29,9 +29,8 @@ __all__ = [
     "gives",
 ]
 
-_NAME = {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,50}$"}
-_QUEUE = Parameter("queue", "path", "The queue's name.", _NAME, required=True)
-_SUBSCRIPTION = Parameter("subscription", "path", "The subscription's name.", _NAME, required=True)
+_QUEUE = Parameter("queue", "path", "The queue's name.", NAME, required=True)
+_SUBSCRIPTION = Parameter("subscription", "path", "The subscription's name.", NAME, required=True)
 
 IN_QUEUE = (_QUEUE,)
 IN_SUBSCRIPTION = (_QUEUE, _SUBSCRIPTION)

@@ -4,36 +4,87 @@ from __future__ import annotations
 
 from functools import partial
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
 from blacksheep import Response
+from msgspec import Meta
 
 from penstock.broker import Broker
 from penstock.core.message import Delivery
+from penstock.core.outcome import Outcome
 from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation
-from penstock.http.v1.codec import (
-    MAX_ANSWER_BYTES,
-    AgainJson,
-    DeliveryJson,
-    DeliveryList,
-    PollJson,
-    ReceiveJson,
-    SettledJson,
-    SettleJson,
-    delivery_json,
-)
 from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
+from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_PAGE, Count, Index, Targets
+from penstock.http.v1.message_forms import DeliveryJson, delivery_json
 from penstock.http.v1.packed import PACKED, is_wanted, packed_answer, packed_deliveries
 from penstock.http.v1.presence import while_present
-from penstock.http.v1.requests import path_value, read_form
+from penstock.http.v1.requests import path_names, read_form
 from penstock.storage import base
 
 __all__ = ["DeliveryCalls"]
 
 _TAG = "delivery"
+_MAX_WAIT_SECONDS = 20
+
+
+class ReceiveJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    limit: Count = 10
+    wait_seconds: Annotated[float, Meta(ge=0, le=_MAX_WAIT_SECONDS)] = 0
+    lease_seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+
+
+class PollJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    start: Index
+    count: Count
+
+
+class AgainJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    index: Index
+
+
+class DeliveryList(msgspec.Struct, kw_only=True):
+    deliveries: list[DeliveryJson]
+
+
+class NackJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Without `delay_seconds` the subscription's backoff decides."""
+
+    targets: Targets
+    delay_seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    reason: str = ""
+
+
+class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    targets: Targets
+    seconds: Annotated[float, Meta(gt=0, le=1e9)]
+
+
+class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Targets are receipts or message ids. `ack_up_to` settles everything below that index.
+
+    `give_back` takes deliveries back that nobody has begun with: they do not count.
+    """
+
+    ack: Targets = []
+    nack: Annotated[list[NackJson], Meta(max_length=MAX_PAGE)] = []
+    extend: Annotated[list[ExtendJson], Meta(max_length=MAX_PAGE)] = []
+    give_back: Targets = []
+    ack_up_to: Index | None = None
+
+
+class SettledJson(msgspec.Struct, kw_only=True):
+    """An outcome for each target, in the order in which they came."""
+
+    ack: list[Outcome]
+    nack: list[list[Outcome]]
+    extend: list[list[Outcome]]
+    give_back: list[Outcome]
+    acked_up_to: int
+
 
 _receive = msgspec.json.Decoder(ReceiveJson)
 _poll = msgspec.json.Decoder(PollJson)
@@ -57,7 +108,7 @@ class DeliveryCalls:
         ]
 
     async def receive(self, request: IncomingRequest) -> Response:
-        queue, name = _names(request)
+        queue, name = path_names(request)
         asked = await read_form(request, _receive)
         receive = partial(
             self._broker.receive,
@@ -82,17 +133,17 @@ class DeliveryCalls:
     async def poll(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _poll)
         deliveries = await self._broker.poll(
-            *_names(request), start=asked.start, count=asked.count, most_bytes=MAX_ANSWER_BYTES
+            *path_names(request), start=asked.start, count=asked.count, most_bytes=MAX_ANSWER_BYTES
         )
         return _deliveries(deliveries)
 
     async def again(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _again)
-        delivery = await self._broker.ask_again(*_names(request), asked.index)
+        delivery = await self._broker.ask_again(*path_names(request), asked.index)
         return answer(HTTPStatus.OK, delivery_json(delivery))
 
     async def settle(self, request: IncomingRequest) -> Response:
-        queue, name = _names(request)
+        queue, name = path_names(request)
         asked = await read_form(request, _settle)
         settlements: list[base.Settlement] = []
         settlements += [
@@ -119,10 +170,6 @@ class DeliveryCalls:
                 acked_up_to=len(next(outcomes, ())),
             ),
         )
-
-
-def _names(request: IncomingRequest) -> tuple[str, str]:
-    return path_value(request, "queue"), path_value(request, "subscription")
 
 
 def _deliveries(deliveries: list[Delivery]) -> Response:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from http import HTTPStatus
 
 import msgspec
 from blacksheep import Response
 
 from penstock.broker import Broker
-from penstock.core.lifecycle import LifecycleRun, runs_in
+from penstock.core.lifecycle import Kind, LifecycleRun, runs_in
 from penstock.core.limits import EVENTS_SUFFIX
+from penstock.core.message import message_id, to_datetime
 from penstock.errors import MissingExtra, QueueNotFound
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.codec import MAX_PAGE, EventJson, EventPage, events_json
 from penstock.http.v1.declare import END, IN_QUEUE, OF_QUEUE, START
+from penstock.http.v1.fields import MAX_PAGE
 from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
 from penstock.http.v1.reading import asked_range
 from penstock.http.v1.requests import path_value
@@ -37,6 +39,29 @@ _encoder = msgspec.json.Encoder()
 
 Runs = list[tuple[int, LifecycleRun]]
 """With the index of the message that tells each."""
+
+
+class EventJson(msgspec.Struct, kw_only=True):
+    """What happened to one message. `events_index` is where it is told, in `<queue>-events`."""
+
+    queue: str
+    events_index: int
+    index: int
+    id: str
+    event: Kind
+    subscription: str | None
+    deliveries: int | None
+    reason: str | None
+    topic: str | None
+    published_at: datetime
+    at: datetime
+
+
+class EventPage(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `start` for the rest; null at the end."""
+
+    events: list[EventJson]
+    next: int | None
 
 
 class Events:
@@ -109,8 +134,27 @@ class Events:
         return found
 
 
+def _events(queue: str, salt: int, at: int, run: LifecycleRun) -> Iterator[EventJson]:
+    """A row for each message of a run, which is told at the index ``at``."""
+    published_at, moment = to_datetime(run.published_ns), to_datetime(run.at_ns)
+    for index in range(run.start, run.stop):
+        yield EventJson(
+            queue=queue,
+            events_index=at,
+            index=index,
+            id=message_id(run.published_ns, index, salt),
+            event=run.event,
+            subscription=run.subscription,
+            deliveries=run.deliveries,
+            reason=run.reason,
+            topic=run.topic,
+            published_at=published_at,
+            at=moment,
+        )
+
+
 def _rows(queue: str, salt: int, runs: Runs) -> list[EventJson]:
-    return [row for at, run in runs for row in events_json(queue, salt, at, run)]
+    return [row for at, run in runs for row in _events(queue, salt, at, run)]
 
 
 def _parts(chunk: Chunk) -> Iterator[Runs]:

@@ -18,7 +18,9 @@ from penstock.core.message import DEFAULT_CONTENT_TYPE, PLAIN, Delivery, NewMess
 from penstock.core.publishing import PublishResult
 from penstock.errors import InvalidArgument
 from penstock.http.exchange import IncomingRequest
-from penstock.http.v1.codec import DeadLetterJson, PublishedJson, Time, letter_json
+from penstock.http.v1.fields import Time
+from penstock.http.v1.message_forms import DeadLetterJson, letter_json
+from penstock.http.v1.publish_forms import PublishedJson
 
 __all__ = [
     "PACKED",

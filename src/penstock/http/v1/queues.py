@@ -15,16 +15,9 @@ from penstock.http.auth import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation
-from penstock.http.v1.codec import (
-    MAX_PAGE,
-    AllStats,
-    NewQueueJson,
-    Purged,
-    QueueChangesJson,
-    QueuePage,
-    settings_of,
-)
 from penstock.http.v1.declare import AFTER, IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
+from penstock.http.v1.definition_forms import NewQueueJson, QueueChangesJson, settings_of
+from penstock.http.v1.fields import MAX_PAGE
 from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["Queues"]
@@ -32,6 +25,21 @@ __all__ = ["Queues"]
 _TAG = "queues"
 _new_queue = msgspec.json.Decoder(NewQueueJson)
 _changes = msgspec.json.Decoder(QueueChangesJson)
+
+
+class QueuePage(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `after` for the rest; null at the end."""
+
+    queues: list[QueueStats]
+    next: str | None
+
+
+class AllStats(msgspec.Struct, kw_only=True):
+    queues: list[QueueStats]
+
+
+class Purged(msgspec.Struct, kw_only=True):
+    purged: int
 
 
 class Queues:

@@ -15,23 +15,16 @@ from penstock.errors import InvalidArgument, MessageNotFound, MissingExtra
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.codec import (
-    MAX_ANSWER_BYTES,
-    MAX_PAGE,
-    MessageJson,
-    MessagePage,
-    chunk_json,
-    message_json,
-)
 from penstock.http.v1.declare import END, IN_QUEUE, INCLUDE_BODY, OF_QUEUE, START, gives
+from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_NUMBER, MAX_PAGE
 from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.message_forms import MessageJson, MessagePage, chunk_json, message_json
 from penstock.http.v1.requests import path_value, query_flag, query_number
 from penstock.http.v1.streams import Encode, Range, Streams
 from penstock.storage.block import Chunk
 
-__all__ = ["MAX_INDEX", "Asked", "Reading", "asked_range"]
+__all__ = ["Asked", "Reading", "asked_range"]
 
-MAX_INDEX = 2**53 - 1
 _TAG = "messages"
 _encoder = msgspec.json.Encoder()
 
@@ -48,18 +41,18 @@ async def asked_range(
     broker: Broker, request: IncomingRequest, queue: str, *, is_stream: bool
 ) -> Asked:
     """By `start`, `end` and `limit`; up to where the queue ends now. A page has a limit anyway."""
-    start = query_number(request, "start", 0, low=0, high=MAX_INDEX)
-    end = query_number(request, "end", MAX_INDEX, low=0, high=MAX_INDEX)
+    start = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
+    end = query_number(request, "end", MAX_NUMBER, low=0, high=MAX_NUMBER)
     if end < start:
-        raise InvalidArgument(f"end is {end}, which is before start, {start}")
+        raise InvalidArgument(f"end is {end}, which is before start, {start}: use that or more")
     if is_stream:
-        limit = query_number(request, "limit", MAX_INDEX, low=1, high=MAX_INDEX)
+        limit = query_number(request, "limit", MAX_NUMBER, low=1, high=MAX_NUMBER)
     else:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
     stats = await broker.queue_stats(queue)
     head = min(end, stats.next_index)
     # A stream without a limit has also what is kept aside of what retention has removed.
-    at = start if limit == MAX_INDEX else max(start, stats.first_index)
+    at = start if limit == MAX_NUMBER else max(start, stats.first_index)
     stop = min(at + limit, head)
     return Asked(at, stop, stop if at < stop < head else None)
 

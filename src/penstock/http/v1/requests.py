@@ -17,9 +17,11 @@ from penstock.errors import BatchTooLarge, InvalidArgument
 from penstock.http.body import read_body
 from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
+from penstock.http.v1.fields import MAX_NUMBER
 
 __all__ = [
     "decode",
+    "path_names",
     "path_value",
     "query_flag",
     "query_number",
@@ -37,6 +39,11 @@ _WHERE = re.compile(r"(.*) - at `(?:key in )?\$\.?(.*)`\Z", re.DOTALL)
 
 def path_value(request: IncomingRequest, name: str) -> str:
     return cast(str, request.route_values[name])
+
+
+def path_names(request: IncomingRequest) -> tuple[str, str]:
+    """Of the queue and the subscription that the request is about."""
+    return path_value(request, "queue"), path_value(request, "subscription")
 
 
 def query_number(request: IncomingRequest, name: str, default: int, *, low: int, high: int) -> int:
@@ -91,8 +98,8 @@ def _sentence(problem: str, what: str) -> str:
 def start_of(value: int | str) -> int | str | datetime:
     """A position: earliest, latest, an index or a time."""
     if isinstance(value, int):
-        if not 0 <= value < 2**53:
-            raise InvalidArgument(f"start is {value}: use an index from 0 to {2**53 - 1}")
+        if not 0 <= value <= MAX_NUMBER:
+            raise InvalidArgument(f"start is {value}: use an index from 0 to {MAX_NUMBER}")
         return value
     if value in ("earliest", "latest"):
         return value

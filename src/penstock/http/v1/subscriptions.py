@@ -1,4 +1,4 @@
-"""Subscriptions of a queue: list, create, look at, alter, delete, move, pause, release."""
+"""Subscriptions of a queue: list, create, look at, alter, delete, move, pause."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from http import HTTPStatus
 
 import msgspec
 from blacksheep import Response
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
 from penstock.core.filter_test import FilterTest
-from penstock.core.graph import Graph
 from penstock.core.stats import SubscriptionStats
 from penstock.errors import (
     InvalidDependency,
     InvalidFilter,
     InvalidName,
-    MessageNotFound,
-    NotHeld,
     ReservedQueue,
     SubscriptionExists,
     SubscriptionNotFound,
@@ -27,41 +24,66 @@ from penstock.http.auth import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation, Parameter
-from penstock.http.v1.codec import (
-    MAX_PAGE,
-    DefinedSubscription,
-    EnsuredSubscriptionJson,
-    FilterTestJson,
-    HeldJson,
-    NewSubscriptionJson,
-    ReleaseJson,
-    SecretJson,
-    SeekJson,
-    SubscriptionChangesJson,
-    SubscriptionList,
-    settings_of,
-)
 from penstock.http.v1.declare import (
     AFTER,
     IN_QUEUE,
     IN_SUBSCRIPTION,
-    LIMIT,
     NO_CONTENT,
     OF_QUEUE,
     OF_SUBSCRIPTION,
     form,
     gives,
 )
-from penstock.http.v1.requests import path_value, query_number, read_form, start_of
+from penstock.http.v1.definition_forms import (
+    EnsuredSubscriptionJson,
+    NewSubscriptionJson,
+    SubscriptionChangesJson,
+    settings_of,
+)
+from penstock.http.v1.fields import MAX_PAGE, Count, Start
+from penstock.http.v1.requests import path_names, path_value, query_number, read_form, start_of
 
 __all__ = ["Subscriptions"]
 
 _TAG = "subscriptions"
+
+
+class SubscriptionList(msgspec.Struct, kw_only=True):
+    """`next` is what to pass as `after` for the rest; null at the end."""
+
+    subscriptions: list[SubscriptionStats]
+    next: str | None
+
+
+class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
+    """`secret` signs its callbacks; it is there when it is new, and never shown again."""
+
+    secret: str | UnsetType = UNSET
+
+
+class SecretJson(msgspec.Struct, kw_only=True):
+    """Until the next rotation the former secret signs as well."""
+
+    secret: str
+
+
+class SeekJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """`start`: earliest, latest, an index or a time with a zone."""
+
+    start: Start
+
+
+class FilterTestJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """A filter to be tried on the newest messages."""
+
+    filter: str
+    last: Count = 100
+
+
 _new_subscription = msgspec.json.Decoder(NewSubscriptionJson)
 _ensured_subscription = msgspec.json.Decoder(EnsuredSubscriptionJson)
 _changes = msgspec.json.Decoder(SubscriptionChangesJson)
 _seek = msgspec.json.Decoder(SeekJson)
-_release = msgspec.json.Decoder(ReleaseJson)
 _filter_test = msgspec.json.Decoder(FilterTestJson)
 
 
@@ -86,10 +108,7 @@ class Subscriptions:
             Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
             Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
-            Route("GET", "/v1/queues/{queue}/graph", self.graph, operation=_GRAPH),
             Route("POST", "/v1/queues/{queue}/filter:test", self.test_filter, operation=_TEST),
-            Route("GET", f"{one}/held", self.held, admin, operation=_HELD),
-            Route("POST", f"{one}/release", self.release, admin, operation=_RELEASE),
         ]
 
     async def list(self, request: IncomingRequest) -> Response:
@@ -113,7 +132,7 @@ class Subscriptions:
 
     async def ensure(self, request: IncomingRequest) -> Response:
         """Whoever comes first makes it; others find it as they would have made it."""
-        queue, name = _names(request)
+        queue, name = path_names(request)
         new = await read_form(request, _ensured_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
         start = start_of(new.start)
@@ -126,44 +145,35 @@ class Subscriptions:
         return answer(HTTPStatus.CREATED, await self._defined(queue, name, secret))
 
     async def show(self, request: IncomingRequest) -> Response:
-        return answer(HTTPStatus.OK, await self._stats(*_names(request)))
+        return answer(HTTPStatus.OK, await self._stats(*path_names(request)))
 
     async def alter(self, request: IncomingRequest) -> Response:
-        queue, name = _names(request)
+        queue, name = path_names(request)
         changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
         secret = await self._broker.alter_subscription(queue, name, **changes)
         return answer(HTTPStatus.OK, await self._defined(queue, name, secret))
 
     async def delete(self, request: IncomingRequest) -> Response:
-        await self._broker.delete_subscription(*_names(request))
+        await self._broker.delete_subscription(*path_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
     async def seek(self, request: IncomingRequest) -> Response:
-        queue, name = _names(request)
+        queue, name = path_names(request)
         start = start_of((await read_form(request, _seek)).start)
         await self._broker.seek(queue, start, name)
         return Response(HTTPStatus.NO_CONTENT)
 
     async def pause(self, request: IncomingRequest) -> Response:
-        await self._broker.pause(*_names(request))
+        await self._broker.pause(*path_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
     async def resume(self, request: IncomingRequest) -> Response:
-        await self._broker.resume(*_names(request))
+        await self._broker.resume(*path_names(request))
         return Response(HTTPStatus.NO_CONTENT)
 
     async def rotate(self, request: IncomingRequest) -> Response:
-        secret = await self._broker.rotate_secret(*_names(request))
+        secret = await self._broker.rotate_secret(*path_names(request))
         return answer(HTTPStatus.OK, SecretJson(secret=secret))
-
-    async def held(self, request: IncomingRequest) -> Response:
-        limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
-        messages = await self._broker.held_messages(*_names(request), limit)
-        indexes = [message.index for message in messages]
-        return answer(HTTPStatus.OK, HeldJson(indexes=indexes, messages=messages))
-
-    async def graph(self, request: IncomingRequest) -> Response:
-        return answer(HTTPStatus.OK, await self._broker.graph(path_value(request, "queue")))
 
     async def test_filter(self, request: IncomingRequest) -> Response:
         asked = await read_form(request, _filter_test)
@@ -171,12 +181,6 @@ class Subscriptions:
             path_value(request, "queue"), asked.filter, asked.last
         )
         return answer(HTTPStatus.OK, found)
-
-    async def release(self, request: IncomingRequest) -> Response:
-        queue, name = _names(request)
-        indexes = (await read_form(request, _release)).indexes
-        await self._broker.release(queue, name, indexes)
-        return Response(HTTPStatus.NO_CONTENT)
 
     async def _defined(self, queue: str, name: str, secret: str | None) -> DefinedSubscription:
         stats = await self._stats(queue, name)
@@ -203,10 +207,6 @@ def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
             f"the subscription {found.name!r} is there with other settings: "
             f"{', '.join(differing)}; alter it, or ask for it as it is"
         )
-
-
-def _names(request: IncomingRequest) -> tuple[str, str]:
-    return path_value(request, "queue"), path_value(request, "subscription")
 
 
 _LIST = Operation(
@@ -312,14 +312,6 @@ _ROTATE = Operation(
     OF_SUBSCRIPTION,
     "Each call is signed with this secret and the former one, until the next rotation.",
 )
-_GRAPH = Operation(
-    "Show which subscription waits for which",
-    _TAG,
-    gives(Graph, "The subscriptions, and an edge for each that waits for another."),
-    IN_QUEUE,
-    None,
-    OF_QUEUE,
-)
 _TEST = Operation(
     "Try a filter on the newest messages",
     _TAG,
@@ -328,20 +320,4 @@ _TEST = Operation(
     form(FilterTestJson),
     (*OF_QUEUE, InvalidFilter),
     "Nobody's progress is touched.",
-)
-_HELD = Operation(
-    "List messages that wait for other subscriptions, and for which",
-    _TAG,
-    gives(HeldJson, "The lowest of them."),
-    (*IN_SUBSCRIPTION, LIMIT),
-    None,
-    OF_SUBSCRIPTION,
-)
-_RELEASE = Operation(
-    "Deliver messages although a subscription they wait for has not taken them",
-    _TAG,
-    (NO_CONTENT,),
-    IN_SUBSCRIPTION,
-    form(ReleaseJson),
-    (*OF_SUBSCRIPTION, MessageNotFound, NotHeld),
 )

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import Annotated
 
 import msgspec
 from blacksheep import Response
+from msgspec import Meta
 
 from penstock.broker import Broker
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import Operation, Parameter
-from penstock.http.v1.codec import (
-    MAX_VIEW,
-    FindJson,
-    FoundJson,
-    ViewJson,
-    message_json,
-    viewed_json,
-)
 from penstock.http.v1.declare import (
     IN_QUEUE,
     IN_SUBSCRIPTION,
@@ -27,11 +21,28 @@ from penstock.http.v1.declare import (
     form,
     gives,
 )
+from penstock.http.v1.message_forms import MessageJson, ViewedJson, message_json, viewed_json
 from penstock.http.v1.requests import path_value, query_flag, query_number, read_form
 
 __all__ = ["Views"]
 
 _TAG = "messages"
+# Messages are answered all at once, whatever their size.
+_MAX_VIEW = 100
+
+
+class FindJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    ids: Annotated[list[str], Meta(max_length=_MAX_VIEW)]
+
+
+class FoundJson(msgspec.Struct, kw_only=True):
+    messages: list[MessageJson | None]
+
+
+class ViewJson(msgspec.Struct, kw_only=True):
+    messages: list[ViewedJson]
+
+
 _find = msgspec.json.Decoder(FindJson)
 
 
@@ -64,7 +75,7 @@ class Views:
             path_value(request, "queue"),
             path_value(request, "subscription"),
             settled=settled,
-            limit=query_number(request, "limit", 10, low=1, high=MAX_VIEW),
+            limit=query_number(request, "limit", 10, low=1, high=_MAX_VIEW),
         )
         return answer(HTTPStatus.OK, ViewJson(messages=[viewed_json(one) for one in viewed]))
 
@@ -92,8 +103,8 @@ _VIEW = Operation(
         Parameter(
             "limit",
             "query",
-            f"How many at most: 1 to {MAX_VIEW}.",
-            {"type": "integer", "minimum": 1, "maximum": MAX_VIEW, "default": 10},
+            f"How many at most: 1 to {_MAX_VIEW}.",
+            {"type": "integer", "minimum": 1, "maximum": _MAX_VIEW, "default": 10},
         ),
     ),
     None,

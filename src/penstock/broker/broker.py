@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import secrets
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-import msgspec
-
-from penstock.core.callback import CallbackState, CallbackTarget, News
+from penstock.broker.arguments import (
+    check_ids,
+    check_names,
+    check_settlements,
+    check_targets,
+    make_config,
+)
+from penstock.broker.callbacks import Callbacks, new_secret, with_states
+from penstock.broker.long_poll import LongPolls
+from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -28,35 +34,18 @@ from penstock.core.graph import Graph, HeldMessage, graph_of
 from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult, prepare
-from penstock.core.settling import (
-    Outcome,
-    Target,
-    check_delay,
-    check_extension,
-    check_reason,
-)
+from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
-from penstock.errors import InvalidArgument, InvalidName, MessageNotFound
+from penstock.errors import InvalidArgument, MessageNotFound
 from penstock.storage import base
 from penstock.storage.base import Store
 from penstock.storage.block import Chunk
 from penstock.storage.shared import Shared
 
-__all__ = ["Broker", "Callbacks"]
+__all__ = ["Broker"]
 
-_SECRET_BYTES = 32
 # Messages that are read at a time to try a filter on them.
 _TEST_CHUNK = 64
-
-
-class Callbacks(Protocol):
-    """Who calls callbacks, for those who look at a subscription."""
-
-    def definitions_changed(self) -> None:
-        """Queues or subscriptions are not what they were."""
-        ...
-
-    def state(self, queue: str, subscription: str) -> CallbackState | None: ...
 
 
 class Broker:
@@ -69,8 +58,7 @@ class Broker:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: set[asyncio.Task[Any]] = set()
-        self._may_wait = True
+        self._polls = LongPolls(store)
         self._callbacks: Callbacks | None = None
 
     async def __aenter__(self) -> Self:
@@ -90,9 +78,7 @@ class Broker:
 
     def stop_waiting(self) -> None:
         """Receives that wait end now, with nothing; later ones do not wait. Before a close."""
-        self._may_wait = False
-        for task in self._waiting:
-            task.cancel()
+        self._polls.stop()
 
     @property
     def durability(self) -> base.Durability:
@@ -120,32 +106,32 @@ class Broker:
         self, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> None:
         """With its subscription ``default``. Settings are those of `QueueConfig`."""
-        _check_names(name)
+        check_names(name)
         await self._define(
-            base.CreateQueue(queue=name, config=_config(QueueConfig, config, settings))
+            base.CreateQueue(queue=name, config=make_config(QueueConfig, config, settings))
         )
 
     async def alter_queue(self, name: str, **settings: Any) -> None:
-        _check_names(name)
+        check_names(name)
         await self._define(base.AlterQueue(queue=name, changes=settings))
 
     async def delete_queue(self, name: str) -> None:
         """With its messages, subscriptions and dead letters."""
-        _check_names(name)
+        check_names(name)
         await self._define(base.DeleteQueue(queue=name))
 
     async def purge_queue(self, name: str) -> None:
         """Remove every message, for every subscription. Dead letters stay."""
-        _check_names(name)
+        check_names(name)
         await self._define(base.PurgeQueue(queue=name))
 
     async def queue_stats(self, name: str) -> QueueStats:
-        _check_names(name)
-        return self._with_callbacks(await self._store.stats(name))[0]
+        check_names(name)
+        return with_states(await self._store.stats(name), self._callbacks)[0]
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name."""
-        return self._with_callbacks(await self._store.stats())
+        return with_states(await self._store.stats(), self._callbacks)
 
     # Subscriptions.
 
@@ -162,9 +148,9 @@ class Broker:
 
         Returns the secret that signs its callbacks, if it has one: nothing shows it again.
         """
-        _check_names(queue, name)
-        made = _config(SubscriptionConfig, config, settings)
-        secret = None if made.callback is None else _new_secret()
+        check_names(queue, name)
+        made = make_config(SubscriptionConfig, config, settings)
+        secret = None if made.callback is None else new_secret()
         await self._define(
             base.CreateSubscription(
                 queue=queue,
@@ -178,8 +164,8 @@ class Broker:
 
     async def alter_subscription(self, queue: str, name: str, **settings: Any) -> str | None:
         """Returns the secret of its first callback, if this is it: nothing shows it again."""
-        _check_names(queue, name)
-        secret = None if settings.get("callback") is None else _new_secret()
+        check_names(queue, name)
+        secret = None if settings.get("callback") is None else new_secret()
         await self._define(
             base.AlterSubscription(queue=queue, subscription=name, changes=settings, secret=secret)
         )
@@ -191,8 +177,8 @@ class Broker:
 
     async def rotate_secret(self, queue: str, name: str) -> str:
         """A new secret for its callbacks. Until the next rotation the former one signs as well."""
-        _check_names(queue, name)
-        secret = _new_secret()
+        check_names(queue, name)
+        secret = new_secret()
         await self._define(base.RotateSecret(queue=queue, subscription=name, secret=secret))
         return secret
 
@@ -205,15 +191,34 @@ class Broker:
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """What waited for it alone is released."""
-        _check_names(queue, name)
+        check_names(queue, name)
         await self._define(base.DeleteSubscription(queue=queue, subscription=name))
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
         """Go back or forward. Deliveries in flight become void."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         await self._define(base.Seek(queue=queue, subscription=subscription, start=start))
+
+    async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
+        """Try a filter on the newest messages. Raises `InvalidFilter`."""
+        check_whole("last", last, 1)
+        compiled = compile_filter(check_text("filter", filter))
+        stats = await self.queue_stats(queue)
+        found = FilterTest(tested=0, matched=[], failed=[])
+        at = max(stats.first_index, stats.next_index - last)
+        while at < stats.next_index:
+            stop = min(at + _TEST_CHUNK, stats.next_index)
+            chunk = try_filter(compiled, await self._store.read(queue, at, stop - at))
+            found = FilterTest(
+                tested=found.tested + chunk.tested,
+                matched=found.matched + chunk.matched,
+                failed=found.failed + chunk.failed,
+            )
+            at = stop
+            await asyncio.sleep(0)  # others have their turn: a filter may take a while
+        return found
 
     # Messages.
 
@@ -231,7 +236,7 @@ class Broker:
 
         A batch that `prepare` made is taken as it is: it can be made in a thread.
         """
-        _check_names(queue)
+        check_names(queue)
         batch = messages if isinstance(messages, NewBatch) else prepare(messages)
         if not batch.bodies:
             raise InvalidArgument("there are no messages in the batch: pass at least one")
@@ -253,37 +258,17 @@ class Broker:
 
         With ``most_bytes`` they have about that many bytes at most, but it is one at least.
         """
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         if wait_seconds != 0:
             check_seconds("wait_seconds", wait_seconds)
         if most_bytes is not None:
             check_whole("most_bytes", most_bytes, 1)
-        store = self._store
-        deliveries = await store.receive(queue, subscription, limit, lease_seconds, most_bytes)
+        receive = self._store.receive
+        deliveries = await receive(queue, subscription, limit, lease_seconds, most_bytes)
         if deliveries or wait_seconds <= 0:
             return deliveries
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait_seconds
-        while not deliveries and self._may_wait and (left := until - loop.time()) > 0:
-            if await self._wait(queue, subscription, left):
-                deliveries = await store.receive(
-                    queue, subscription, limit, lease_seconds, most_bytes
-                )
-        return deliveries
-
-    async def _wait(self, queue: str, subscription: str, seconds: float) -> bool:
-        """For news; False when the time was up first, or nobody may wait any more."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._waiting.add(task)
-        try:
-            return await self._store.wait(queue, subscription, seconds)
-        except asyncio.CancelledError:
-            if self._may_wait or task.uncancel() > 0:
-                raise  # the caller's own
-            return False
-        finally:
-            self._waiting.discard(task)
+        again = partial(receive, queue, subscription, limit, lease_seconds, most_bytes)
+        return await self._polls.receive(again, queue, subscription, wait_seconds)
 
     async def poll(
         self,
@@ -295,14 +280,14 @@ class Broker:
         most_bytes: int | None = None,
     ) -> list[Delivery]:
         """Lease by index range; see `penstock.core.delivery.poll`."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         if most_bytes is not None:
             check_whole("most_bytes", most_bytes, 1)
         return await self._store.poll(queue, subscription, start, count, most_bytes)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         """Have one particular unsettled message delivered once more."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         return await self._store.ask_again(queue, subscription, index)
 
     async def settle(
@@ -312,23 +297,22 @@ class Broker:
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[list[Outcome]]:
         """Several acks, nacks and extensions in one go; an outcome for each target."""
-        _check_names(queue, subscription)
-        settlements = [_checked(s) for s in check_list("settlements", settlements, _SETTLEMENTS)]
-        return await self._store.settle(queue, subscription, settlements)
+        check_names(queue, subscription)
+        return await self._store.settle(queue, subscription, check_settlements(settlements))
 
     async def ack(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
         """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
-        _check_names(queue, subscription)
-        settlements = [base.Ack(targets=_targets(targets))]
+        check_names(queue, subscription)
+        settlements = [base.Ack(targets=check_targets(targets))]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> int:
         """Done with everything below an index; returns how many that settled."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         settlements = [base.AckUpTo(index=index)]
         return len((await self._store.settle(queue, subscription, settlements))[0])
 
@@ -342,9 +326,9 @@ class Broker:
         reason: str = "",
     ) -> list[Outcome]:
         """Not done: deliver them again, after the backoff or ``delay_seconds``."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         settlements = [
-            base.Nack(targets=_targets(targets), delay_seconds=delay_seconds, reason=reason)
+            base.Nack(targets=check_targets(targets), delay_seconds=delay_seconds, reason=reason)
         ]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
@@ -356,21 +340,21 @@ class Broker:
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[Outcome]:
         """Still at it: the leases end ``seconds`` from now."""
-        _check_names(queue, subscription)
-        settlements = [base.Extend(targets=_targets(targets), seconds=seconds)]
+        check_names(queue, subscription)
+        settlements = [base.Extend(targets=check_targets(targets), seconds=seconds)]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def give_back(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
         """Not begun with: these are ready again, and the delivery does not count."""
-        _check_names(queue, subscription)
-        settlements = [base.GiveBack(targets=_targets(targets))]
+        check_names(queue, subscription)
+        settlements = [base.GiveBack(targets=check_targets(targets))]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages by index, without touching anybody's progress."""
-        _check_names(queue)
+        check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
         return await self._store.read(queue, start, limit)
@@ -379,7 +363,7 @@ class Broker:
         self, queue: str, start: int, stop: int, *, most_bytes: int = MAX_BATCH_BYTES
     ) -> Chunk:
         """Messages of an index range in bulk; see `penstock.storage.base.Store.scan`."""
-        _check_names(queue)
+        check_names(queue)
         check_whole("start", start, 0)
         check_whole("stop", stop, 0)
         check_whole("most_bytes", most_bytes, 0)
@@ -394,7 +378,7 @@ class Broker:
         limit: int = 100,
     ) -> list[ViewedMessage]:
         """The oldest messages and how they stand with a subscription; settled, unsettled or all."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         check_whole("limit", limit, 1)
         if settled is not None and not isinstance(settled, bool):
             raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
@@ -402,8 +386,8 @@ class Broker:
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         """Messages by id; None for those that the queue does not hold."""
-        _check_names(queue)
-        return await self._store.find(queue, _ids(ids))
+        check_names(queue)
+        return await self._store.find(queue, check_ids(ids))
 
     async def get(self, queue: str, id: str) -> Message:
         """One message by id. Raises `MessageNotFound`."""
@@ -424,58 +408,39 @@ class Broker:
 
     async def wait(self, queue: str, subscription: str, seconds: float) -> bool:
         """Sleep until something may be deliverable. False when the time was up first."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         check_seconds("seconds", seconds)
         return await self._store.wait(queue, subscription, seconds)
 
     async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> News:
         """Sleep until messages came within reach of the subscription; see `Store.wait_news`."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         check_whole("seen", seen)
         check_seconds("seconds", seconds)
         return await self._store.wait_news(queue, subscription, seen, seconds)
-
-    def _with_callbacks(self, stats: list[QueueStats]) -> list[QueueStats]:
-        callbacks = self._callbacks
-        if callbacks is None:
-            return stats
-        return [
-            msgspec.structs.replace(
-                queue,
-                subscriptions=[
-                    one
-                    if one.config.callback is None
-                    else msgspec.structs.replace(
-                        one, callback=callbacks.state(queue.name, one.name)
-                    )
-                    for one in queue.subscriptions
-                ],
-            )
-            for queue in stats
-        ]
 
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages that failed for good, each with its `dead_letter`."""
-        _check_names(queue)
+        check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
         return await self._store.dead_letters(queue, start, limit)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
-        _check_names(queue)
-        return await self._store.redrive(queue, "replay", None if ids is None else _ids(ids))
+        check_names(queue)
+        return await self._store.redrive(queue, "replay", None if ids is None else check_ids(ids))
 
     async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Remove dead letters for good: all, or those of some ids."""
-        _check_names(queue)
-        return await self._store.redrive(queue, "discard", None if ids is None else _ids(ids))
+        check_names(queue)
+        return await self._store.redrive(queue, "discard", None if ids is None else check_ids(ids))
 
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         check_whole("limit", limit, 1)
         return await self._store.held(queue, subscription, limit)
 
@@ -494,88 +459,8 @@ class Broker:
         """Which subscription waits for which."""
         return graph_of(queue, (await self.queue_stats(queue)).subscriptions)
 
-    async def test_filter(self, queue: str, filter: str, last: int = 100) -> FilterTest:
-        """Try a filter on the newest messages. Raises `InvalidFilter`."""
-        check_whole("last", last, 1)
-        compiled = compile_filter(check_text("filter", filter))
-        stats = await self.queue_stats(queue)
-        found = FilterTest(tested=0, matched=[], failed=[])
-        at = max(stats.first_index, stats.next_index - last)
-        while at < stats.next_index:
-            stop = min(at + _TEST_CHUNK, stats.next_index)
-            chunk = try_filter(compiled, await self._store.read(queue, at, stop - at))
-            found = FilterTest(
-                tested=found.tested + chunk.tested,
-                matched=found.matched + chunk.matched,
-                failed=found.failed + chunk.failed,
-            )
-            at = stop
-            await asyncio.sleep(0)  # others have their turn: a filter may take a while
-        return found
-
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""
-        _check_names(queue, subscription)
+        check_names(queue, subscription)
         indexes = check_list("indexes", indexes, "indexes")
         await self._store.release(queue, subscription, indexes)
-
-
-_SETTLEMENTS = "Ack, Nack, Extend, GiveBack or AckUpTo"
-
-
-def _check_names(queue: object, subscription: object = "") -> None:
-    if not isinstance(queue, str) or not isinstance(subscription, str):
-        name = subscription if isinstance(queue, str) else queue
-        raise InvalidName(f"a name is {name!r}: queues and subscriptions are named by a str")
-
-
-def _new_secret() -> str:
-    """As Standard Webhooks writes them."""
-    return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
-
-
-def _targets(targets: object) -> Sequence[Target]:
-    return check_list("targets", targets, "deliveries, receipts or message ids")
-
-
-def _ids(ids: object) -> Sequence[str]:
-    return [check_text("an id", id) for id in check_list("ids", ids, "message ids")]
-
-
-def _checked(settlement: object) -> base.Settlement:
-    """Of several, so that none is applied when another is at fault."""
-    match settlement:
-        case base.Ack(targets=targets):
-            return base.Ack(targets=_targets(targets))
-        case base.Nack(targets=targets, delay_seconds=delay, reason=reason):
-            check_delay(delay)
-            reason = check_reason(reason)
-            return base.Nack(targets=_targets(targets), delay_seconds=delay, reason=reason)
-        case base.Extend(targets=targets, seconds=seconds):
-            check_extension(seconds)
-            return base.Extend(targets=_targets(targets), seconds=seconds)
-        case base.GiveBack(targets=targets):
-            return base.GiveBack(targets=_targets(targets))
-        case base.AckUpTo(index=index):
-            check_whole("index", index)
-            return base.AckUpTo(index=index)
-    raise InvalidArgument(f"a settlement is {type(settlement).__name__}: pass {_SETTLEMENTS}")
-
-
-def _config(kind: type[Any], config: object, settings: dict[str, Any]) -> Any:
-    if config is not None:
-        if settings:
-            raise InvalidArgument("pass either a config or settings, not both")
-        if type(config) is not kind:
-            raise InvalidArgument(
-                f"the config is {type(config).__name__}: pass a {kind.__name__}, "
-                "or settings by their names"
-            )
-        return config
-    unknown = settings.keys() - set(kind.__struct_fields__)
-    if unknown:
-        raise InvalidArgument(
-            f"unknown setting {', '.join(sorted(unknown))}: "
-            f"there are {', '.join(kind.__struct_fields__)}"
-        )
-    return kind(**settings)

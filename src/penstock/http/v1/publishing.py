@@ -1,4 +1,4 @@
-"""Messages of a queue: publish them."""
+"""Publishing: one message, or many in any of the forms in which they travel."""
 
 from __future__ import annotations
 
@@ -26,12 +26,6 @@ from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
-from penstock.http.v1.codec import (
-    NewBatchJson,
-    NewMessageJson,
-    PublishedJson,
-    new_message,
-)
 from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE
 from penstock.http.v1.formats import ARROW, BATCH, NDJSON, PACKED_BATCH, load_arrow
 from penstock.http.v1.packed import (
@@ -41,10 +35,11 @@ from penstock.http.v1.packed import (
     published_run,
     read_packed,
 )
+from penstock.http.v1.publish_forms import NewBatchJson, NewMessageJson, PublishedJson, new_message
 from penstock.http.v1.requests import decode, path_value, time_of
 from penstock.http.v1.streams import Streams
 
-__all__ = ["Messages"]
+__all__ = ["Publishing"]
 
 # A full batch as base64, and its field names.
 _BATCH_BYTES = 24 * MAX_BODY_BYTES
@@ -53,12 +48,17 @@ _TAG = "messages"
 _PREFIX = b"penstock-"
 _ATTRIBUTE = b"penstock-attribute-"
 _OCTETS = DEFAULT_CONTENT_TYPE.encode()
+# As a header has them.
+_KIND_BATCH = BATCH.encode()
+_KIND_PACKED = PACKED_BATCH.encode()
+_KIND_NDJSON = NDJSON.encode()
+_KIND_ARROW = ARROW.encode()
 
 _batch = msgspec.json.Decoder(NewBatchJson)
 _line = msgspec.json.Decoder(NewMessageJson)
 
 
-class Messages:
+class Publishing:
     """Handlers, one a call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
@@ -72,13 +72,13 @@ class Messages:
     async def publish(self, request: IncomingRequest) -> Response:
         stated = request.first.get(b"content-type")
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
-        if kind == b"application/vnd.penstock.batch+json":
+        if kind == _KIND_BATCH:
             messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
-        elif kind == b"application/vnd.penstock.batch+msgpack":
+        elif kind == _KIND_PACKED:
             messages = read_packed(await _read_many(request))
-        elif kind == b"application/x-ndjson":
+        elif kind == _KIND_NDJSON:
             messages = await _read_lines(request)
-        elif kind == b"application/vnd.apache.arrow.stream":
+        elif kind == _KIND_ARROW:
             messages = await self._read_arrow(request)
         else:
             messages = [await _read_single(request, stated)]
@@ -132,7 +132,10 @@ def _with_headers(body: bytes, content_type: str, given: dict[bytes, bytes]) -> 
         elif name in _HEADERS:
             fields[_HEADERS[name]] = text
         else:
-            raise InvalidArgument(f"the header {name.decode('latin-1')} is unknown")
+            raise InvalidArgument(
+                f"the header {name.decode('latin-1')} is unknown: use penstock-attribute-<name> or "
+                f"one of {', '.join(known.decode() for known in _HEADERS)}"
+            )
     not_before, expires_at = fields.get("not_before"), fields.get("expires_at")
     return NewMessage(
         body=body,
@@ -161,7 +164,7 @@ def _text(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InvalidArgument(f"the header {name} is not UTF-8") from None
+        raise InvalidArgument(f"the header {name} is not UTF-8: encode it so") from None
 
 
 def _priority(text: str) -> int:

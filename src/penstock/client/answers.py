@@ -1,0 +1,36 @@
+"""Answers that only wrap what a caller asked for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.client.message import Delivery, Message
+from penstock.core.graph import HeldMessage
+from penstock.core.stats import QueueStats, SubscriptionStats
+
+__all__ = ["Deliveries", "Held", "LoggedIn", "Messages", "Queues", "Subscriptions"]
+
+
+class Queues(msgspec.Struct, frozen=True):
+    queues: list[QueueStats]
+
+
+class Subscriptions(msgspec.Struct, frozen=True):
+    subscriptions: list[SubscriptionStats]
+
+
+class Messages(msgspec.Struct, frozen=True):
+    messages: list[Message]
+
+
+class Deliveries(msgspec.Struct, frozen=True):
+    deliveries: list[Delivery]
+
+
+class Held(msgspec.Struct, frozen=True):
+    indexes: list[int]
+    messages: list[HeldMessage]
+
+
+class LoggedIn(msgspec.Struct, frozen=True):
+    token: str
