@@ -106,7 +106,11 @@ class EmbeddedStore:
         self._reader = MessageReader(journal)
         self._waiters = Waiters()
         self._gathering = Gathering(
-            machine=machine, journal=self, now_ns=self._now, on_published=self._on_published
+            machine=machine,
+            journal=journal,
+            submit=self.submit,
+            now_ns=self._now,
+            on_published=self._on_published,
         )
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
@@ -145,9 +149,6 @@ class EmbeddedStore:
             for events in tell(machine, machine.now_ns):
                 self._waiters.wake(events, machine.now_ns)
         return self._journal.submit()
-
-    def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        self._journal.before_commit(callback, size)
 
     async def _commit(self) -> None:
         committed = self.submit()
