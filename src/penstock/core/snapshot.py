@@ -17,10 +17,11 @@ import msgspec
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.counters import Counters
 from penstock.core.feed import Feed
+from penstock.core.feeds import Special
 from penstock.core.lease import Attempts, Lease
 from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
-from penstock.core.queue import Queue, Special
+from penstock.core.queue import Queue
 from penstock.core.request_keys import PastRequest, RequestKeys
 from penstock.core.runs import Runs
 from penstock.core.subscription import Subscription
@@ -119,10 +120,10 @@ def _queue(queue: Queue) -> QueueSnapshot:
         first=queue.first,
         next=queue.next,
         dead_letters_of=queue.source.id if queue.source else None,
-        everything=_feed(queue.everything),
-        feeds=[_feed(feed) for feed in queue.feeds.values()],
+        everything=_feed(queue.feeds.everything),
+        feeds=[_feed(feed) for feed in queue.feeds.by_filter.values()],
         subscriptions=[_subscription(s) for s in queue.subscriptions.values()],
-        special=queue.special,
+        special=queue.feeds.special,
         expiry=queue.expiry,
         dedup=queue.dedup,
         duplicates=queue.duplicates,
@@ -196,12 +197,12 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
     machine.add_queue(queue, shot.dead_letters_of, shot.events_of)
     queue.first = shot.first
     queue.next = shot.next
-    _restore_feed(queue.everything, shot.everything)
+    _restore_feed(queue.feeds.everything, shot.everything)
     for feed_shot in shot.feeds:
         feed = queue.feed_for(feed_shot.filter, feed_shot.id)
         feed.since = feed_shot.since
         _restore_feed(feed, feed_shot)
-    queue.special = shot.special
+    queue.feeds.special = shot.special
     queue.expiry = shot.expiry
     queue.expiry_heap = [(expires_ns, index) for index, expires_ns in shot.expiry.items()]
     heapify(queue.expiry_heap)

@@ -295,7 +295,7 @@ class Subscription:
         return sorted(found)
 
     def priority_of(self, index: int) -> int:
-        special = self.queue.special.get(index)
+        special = self.queue.feeds.special.get(index)
         if special is not None:
             return special.priority
         lanes = self.feed.lanes
@@ -365,7 +365,7 @@ class Subscription:
 
     def _admit(self, index: int) -> None:
         """A message that needs a look of its own: group first, then delay."""
-        special = self.queue.special.get(index)
+        special = self.queue.feeds.special.get(index)
         if special is None:
             self._make_ready(index)
             return
@@ -445,7 +445,7 @@ class Subscription:
         self.waiting = {i: due for i, due in self.waiting.items() if i in self.attempts}
         for index in given:
             self.opened.add(index, index + 1)
-            special = self.queue.special.get(index)
+            special = self.queue.feeds.special.get(index)
             if special is not None and special.group is not None:
                 self.groups.setdefault(special.group, []).append(index)
             if index in self.attempts and index not in self.waiting:
@@ -573,7 +573,7 @@ class Subscription:
         """Take messages out of wherever they are."""
         if self.groups:
             # First, because the one that is next in its group may be among them too.
-            special = self.queue.special
+            special = self.queue.feeds.special
             for index in self.feed.special_within(start, stop):
                 group = special[index].group
                 if group is not None:

@@ -47,7 +47,7 @@ def give_an_acked_message_of_a_group_again(patch: pytest.MonkeyPatch) -> None:
         forget(self, start, stop)
         self.groups = groups
         for index in self.feed.special_within(start, stop):
-            group = self.queue.special[index].group
+            group = self.queue.feeds.special[index].group
             if group is not None:
                 self._leave_group(group, index)
 
@@ -57,7 +57,7 @@ def give_an_acked_message_of_a_group_again(patch: pytest.MonkeyPatch) -> None:
 def count_old_matches_for_everybody(patch: pytest.MonkeyPatch) -> None:
     def backfill(self: Queue, feed: Feed, since: int, matches: list[Run]) -> None:
         if since < feed.since:
-            feed.backfill(since, matches, self.everything)
+            feed.backfill(since, matches, self.feeds.everything)
 
     patch.setattr(Queue, "backfill", backfill)
 
