@@ -21,18 +21,18 @@ from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Runs
+from penstock.core.schedule import Schedule
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Violation
 
 # What follows from the rest, what only saves work, and what is not of the machine: neither is part
 # of the state.
 _LEFT_OUT = {
-    Queue: {"timeline", "stragglers", "expiry_heap", "ttl_checked"}
-    | {"dedup_order", "duplicates", "dependents"},
+    Queue: {"timeline", "stragglers", "ttl_checked"} | {"dedup_order", "duplicates", "dependents"},
     Feeds: {"by_topic", "others", "reached"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
     # is for the checker, which knows what clients were given.
-    Subscription: {"waiting_heap", "deadlines", "cursors", "pulled", "epoch"},
+    Subscription: {"deadlines", "cursors", "pulled", "epoch"},
     Feed: {"since"},
 }
 
@@ -148,6 +148,8 @@ def _plain(value: Any) -> Any:
     match value:
         case Queue() | Subscription():
             return value.name
+        case Schedule():
+            return dict(value.times)
         case Feed() | Feeds():
             found: dict[str, Any] = {}
             _flatten("", value, found)

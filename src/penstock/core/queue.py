@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from heapq import heapify, heappop, heappush
 
 import msgspec
 
@@ -16,6 +15,7 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.message import message_id, parse_message_id
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Run, Runs, runs_of
+from penstock.core.schedule import Schedule
 from penstock.core.subscription import Subscription
 from penstock.core.timeline import Batch, Timeline
 from penstock.errors import SubscriptionNotFound
@@ -47,7 +47,6 @@ class Queue:
         "events",
         "events_of",
         "expiry",
-        "expiry_heap",
         "feeds",
         "first",
         "id",
@@ -80,8 +79,7 @@ class Queue:
         self.subscriptions: dict[str, Subscription] = {}
         self.dependents: list[Subscription] = []  # those that wait for others
         self.feeds = Feeds()
-        self.expiry: dict[int, int] = {}
-        self.expiry_heap: list[tuple[int, int]] = []
+        self.expiry = Schedule()  # of those that have one of their own
         self.ttl_checked = 0  # messages below it have expired by the queue's own time to live
         self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
         self.dedup_order: deque[tuple[int, str]] = deque()
@@ -148,7 +146,7 @@ class Queue:
 
     def expires_ns(self, index: int) -> int | None:
         """When a message expires: at its own time or the queue's, whichever comes first."""
-        own = self.expiry.get(index)
+        own = self.expiry.times.get(index)
         if own == NEVER_NS:
             return None
         ttl = self.config.message_ttl_seconds
@@ -169,7 +167,7 @@ class Queue:
         self.feeds.add(event, fifo=self.config.fifo)
         for index, envelope in enumerate(event.envelopes or (), first):
             if envelope.expires_at_ns is not None:
-                self._set_expiry(index, envelope.expires_at_ns)
+                self.expiry.add(index, envelope.expires_at_ns)
             if envelope.dedup_key is not None:
                 self.dedup[envelope.dedup_key] = (index, event.at_ns)
                 self.dedup_order.append((event.at_ns, envelope.dedup_key))
@@ -280,7 +278,7 @@ class Queue:
 
     def _forget_message(self, index: int) -> None:
         self.feeds.special.pop(index, None)
-        self.expiry.pop(index, None)
+        self.expiry.times.pop(index, None)
 
     def trim(self, first: int) -> None:
         """Remove from the front, but keep aside what somebody has not settled."""
@@ -293,7 +291,7 @@ class Queue:
                 self.stragglers[index] = self.timeline.batch(index)
         if self.config.message_ttl_seconds is not None:
             self._keep_expiry(first)
-        for places in (self.feeds.special, self.expiry):
+        for places in (self.feeds.special, self.expiry.times):
             if places:
                 for index in [i for i in places if i < first and i not in self.stragglers]:
                     self._forget_message(index)
@@ -313,21 +311,17 @@ class Queue:
             if self.first <= index < first:
                 expires_ns = self.expires_ns(index)
                 if expires_ns is not None:
-                    self._set_expiry(index, expires_ns)
-
-    def _set_expiry(self, index: int, expires_ns: int) -> None:
-        self.expiry[index] = expires_ns
-        heappush(self.expiry_heap, (expires_ns, index))
+                    self.expiry.add(index, expires_ns)
 
     def outlive(self, index: int, now_ns: int) -> None:
         """Somebody replayed a message after its time: they want it, so it expires no more."""
         expires_ns = self.expires_ns(index)
         if expires_ns is not None and expires_ns <= now_ns:
-            self.expiry[index] = NEVER_NS
+            self.expiry.times[index] = NEVER_NS
 
     def too_old(self, start: int, stop: int) -> list[Run]:
         """Of messages older than the queue's time to live, those that expire."""
-        expiry = self.expiry
+        expiry = self.expiry.times
         # Whichever is shorter: after a restart the range may be the whole queue.
         suspects = range(start, stop) if stop - start < len(expiry) else expiry
         kept = runs_of(index for index in suspects if expiry.get(index) == NEVER_NS)
@@ -336,8 +330,7 @@ class Queue:
     def look_again(self, start: int) -> None:
         """Somebody will read from here again: what has expired must expire for them too."""
         self.ttl_checked = min(self.ttl_checked, start)
-        self.expiry_heap = [(expires_ns, index) for index, expires_ns in self.expiry.items()]
-        heapify(self.expiry_heap)
+        self.expiry.rewind()
 
     def append_lost(
         self, first: int, stop: int, created_ns: int, locator: int, length: int
@@ -369,7 +362,7 @@ class Queue:
         for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
             del self.dedup[key]
         self.requests.lose(first, stop)
-        for places in (self.feeds.special, self.expiry, self.stragglers):
+        for places in (self.feeds.special, self.expiry.times, self.stragglers):
             for index in [index for index in places if first <= index < stop]:
                 del places[index]
 
@@ -386,16 +379,6 @@ class Queue:
         self.first = self.next
         self.stragglers.clear()
         self.timeline.trim(self.next, self.next)
-
-    def pop_expired(self, now_ns: int) -> list[int]:
-        """Indexes whose own expiry has come, each given once."""
-        found = []
-        heap = self.expiry_heap
-        while heap and heap[0][0] <= now_ns:
-            expires_ns, index = heappop(heap)
-            if self.expiry.get(index) == expires_ns:
-                found.append(index)
-        return found
 
     @property
     def default(self) -> Subscription | None:

@@ -29,8 +29,8 @@ def tick(machine: Machine, now_ns: int) -> None:
 def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
     """Settle, for every subscription, what has expired and is not in flight."""
     runs: list[Run] = []
-    if queue.expiry_heap:
-        runs += runs_of(queue.pop_expired(now_ns))
+    if queue.expiry.heap:
+        runs += runs_of(queue.expiry.pop_due(now_ns))
     ttl = queue.config.message_ttl_seconds
     if ttl is not None:
         before = queue.timeline.index_at_time(now_ns - round(ttl * NANOSECONDS) + 1)

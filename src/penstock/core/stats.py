@@ -98,7 +98,7 @@ def _places(subscription: Subscription) -> tuple[int, int, int, int]:
     """In flight, delayed, parked and held: all that is unsettled and not ready."""
     return (
         len(subscription.leases),
-        len(subscription.waiting),
+        len(subscription.waiting.times),
         sum(len(line) - 1 for line in subscription.groups.values()),
         sum(stop - start for start, stop in subscription.held()),
     )

@@ -20,10 +20,9 @@ from penstock.core.machine import Machine
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
-from penstock.core.runs import Run, runs_of
+from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, news_of, queue_stats
-from penstock.core.subscription import cut
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
