@@ -147,7 +147,7 @@ def check_subscription(subscription: Subscription) -> None:
     matched = subscription.feed.matched
     unsettled = {i for run in subscription.unsettled_within(0, 2**40) for i in range(*run)}
     ready = [i for run in subscription.ready_runs(2**40) for i in range(*run)]
-    parked = [i for line in subscription.groups.values() for i in line[1:]]
+    parked = [i for line in subscription.groups.lines.values() for i in line[1:]]
     held = [i for run in subscription.held() for i in range(*run)]
     assert subscription.leases == {}
     assert sorted([*ready, *parked, *held]) == sorted(unsettled)

@@ -17,6 +17,7 @@ from penstock.core.counters import Counters
 from penstock.core.events import Event
 from penstock.core.feed import Feed
 from penstock.core.feeds import Feeds
+from penstock.core.groups import Groups
 from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
 from penstock.core.request_keys import RequestKeys
@@ -148,6 +149,8 @@ def _plain(value: Any) -> Any:
     match value:
         case Queue() | Subscription():
             return value.name
+        case Groups():
+            return dict(value.lines)
         case Schedule():
             return dict(value.times)
         case Feed() | Feeds():

@@ -66,7 +66,7 @@ def _settle_expired(
 
 def end_leases(machine: Machine, subscription: Subscription, now_ns: int) -> None:
     """Take back what was not settled in time: it expires, is a dead letter, or is ready again."""
-    overdue = subscription.overdue(now_ns)
+    overdue = subscription.deadlines.overdue(subscription.leases, now_ns)
     if overdue:
         again = [
             index for index in overdue if not bury_or(machine, subscription, index, "", now_ns)

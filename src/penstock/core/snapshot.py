@@ -18,6 +18,7 @@ from penstock.core.counters import Counters
 from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
 from penstock.core.feeds import Special
+from penstock.core.groups import Groups
 from penstock.core.lease import Attempts, Lease
 from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
@@ -165,7 +166,7 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         opened=subscription.opened.dump(),
         ready={p: lane.dump() for p, lane in subscription.ready.items() if lane},
         waiting=subscription.waiting.times,
-        groups=subscription.groups,
+        groups=subscription.groups.lines,
         leases=subscription.leases,
         attempts=subscription.attempts,
         settled=subscription.settled.dump(),
@@ -251,7 +252,7 @@ def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscript
     subscription.opened = Runs.load(shot.opened)
     subscription.ready = {p: Runs.load(dump) for p, dump in shot.ready.items()}
     subscription.waiting = Schedule(shot.waiting)
-    subscription.groups = shot.groups
+    subscription.groups = Groups(shot.groups)
     subscription.leases = shot.leases
     subscription.deadlines = Deadlines(shot.leases)
     subscription.attempts = shot.attempts

@@ -99,7 +99,7 @@ def _places(subscription: Subscription) -> tuple[int, int, int, int]:
     return (
         len(subscription.leases),
         len(subscription.waiting.times),
-        sum(len(line) - 1 for line in subscription.groups.values()),
+        subscription.groups.parked,
         sum(stop - start for start, stop in subscription.held()),
     )
 

@@ -16,7 +16,6 @@ live and at recovery, so both come to the same state.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
 from penstock.core.counters import Counters
 from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
+from penstock.core.groups import Groups
 from penstock.core.lease import Attempts, Lease
 from penstock.core.runs import Run, Runs, cut
 from penstock.core.schedule import Schedule
@@ -109,7 +109,7 @@ class Subscription:
             self.opened.discard(*run)
         self.ready: dict[int, Runs] = {}
         self.waiting = Schedule()
-        self.groups: dict[str, list[int]] = {}  # unsettled, ascending; the first one may go
+        self.groups = Groups()
         self.leases: dict[int, Lease] = {}
         self.deadlines = Deadlines()
         self.attempts: dict[int, Attempts] = {}
@@ -144,7 +144,7 @@ class Subscription:
         self.cursors = dict.fromkeys(self.feed.lanes, begin)
         self.polled = begin
         self.pulled = begin
-        self.ready, self.waiting, self.groups = {}, Schedule(), {}
+        self.ready, self.waiting, self.groups = {}, Schedule(), Groups()
         # Empty while messages are admitted: one that was tried is taken to be ready already.
         self.leases, self.deadlines, self.attempts = {}, Deadlines(), {}
         self.epoch += _LOST_EPOCHS
@@ -338,10 +338,6 @@ class Subscription:
         moments = [heap[0][0] for heap in (self.deadlines.heap, self.waiting.heap) if heap]
         return min(moments, default=None)
 
-    def overdue(self, now_ns: int) -> list[int]:
-        """Indexes whose leases have run out, each given once."""
-        return self.deadlines.overdue(self.leases, now_ns)
-
     # Changing the state.
 
     def _make_ready(self, index: int) -> None:
@@ -354,36 +350,20 @@ class Subscription:
         if special is None:
             self._make_ready(index)
             return
-        if special.group is not None and not self._is_head(special.group, index):
-            return
+        if special.group is not None:
+            is_head, former = self.groups.enter(special.group, index, self.leases, self.attempts)
+            if former is not None:
+                for lane in self.ready.values():
+                    lane.discard(former, former + 1)
+                self.waiting.times.pop(former, None)
+            if not is_head:
+                return
         if index in self.leases or index in self.attempts:
             return
         if special.due_ns:
             self.waiting.add(index, special.due_ns)
         else:
             self._make_ready(index)
-
-    def _is_head(self, group: str, index: int) -> bool:
-        """Put a message in its group's line; whether it is the one that may go."""
-        line = self.groups.get(group)
-        if line is None:
-            self.groups[group] = [index]
-            return True
-        head = line[0]
-        if head == index:
-            return True
-        if index < head and head not in self.leases and head not in self.attempts:
-            # The head was not given out yet, so an earlier message that came back goes first.
-            for lane in self.ready.values():
-                lane.discard(head, head + 1)
-            self.waiting.times.pop(head, None)
-            line.insert(0, index)
-            return True
-        # All but the head are in order: that one stays in front while it may be in flight.
-        at = bisect_left(line, index, 1)
-        if at == len(line) or line[at] != index:
-            line.insert(at, index)
-        return False
 
     def open(self, start: int, stop: int) -> None:
         """Messages that waited for other subscriptions wait for them no longer."""
@@ -422,14 +402,14 @@ class Subscription:
             # A replay brings it back, and then it waits for these parents too.
             self.opened.discard(*run)
         self.ready = {}
-        self.groups = {}
+        self.groups = Groups()
         waiting = self.waiting.times
         self.waiting = Schedule({i: due for i, due in waiting.items() if i in self.attempts})
         for index in given:
             self.opened.add(index, index + 1)
             special = self.queue.feeds.special.get(index)
             if special is not None and special.group is not None:
-                self.groups.setdefault(special.group, []).append(index)
+                self.groups.enter(special.group, index, self.leases, self.attempts)
             if index in self.attempts and index not in self.waiting.times:
                 self._make_ready(index)
         self.parents = parents
@@ -556,29 +536,20 @@ class Subscription:
 
     def _forget(self, start: int, stop: int) -> None:
         """Take messages out of wherever they are."""
-        if self.groups:
+        if self.groups.lines:
             # First, because the one that is next in its group may be among them too.
             special = self.queue.feeds.special
             for index in self.feed.special_within(start, stop):
                 group = special[index].group
                 if group is not None:
-                    self._leave_group(group, index)
+                    head = self.groups.leave(group, index)
+                    if head is not None:
+                        self._admit(head)
         for lane in self.ready.values():
             lane.discard(start, stop)
         for places in (self.leases, self.attempts, self.waiting.times):
             if places:
                 _drop(places, start, stop)
-
-    def _leave_group(self, group: str, index: int) -> None:
-        line = self.groups.get(group)
-        if line is None or index not in line:
-            return
-        was_head = line[0] == index
-        line.remove(index)
-        if not line:
-            del self.groups[group]
-        elif was_head:
-            self._admit(line[0])
 
     def bury(self, index: int) -> None:
         """The message left as a dead letter."""
