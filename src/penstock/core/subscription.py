@@ -104,9 +104,6 @@ class Subscription:
         self.cursors: dict[int, int] = {}  # by priority; `start` where there is none
         self.polled = start  # a poll by index range never goes back behind this
         self.pulled = start  # special messages below this index have been looked at
-        self.opened = Runs([(0, start)])  # but for dead letters: they wait again when replayed
-        for run in self.dead.within(0, start):
-            self.opened.discard(*run)
         self.ready: dict[int, Runs] = {}
         self.waiting = Schedule()
         self.groups = Groups()
@@ -117,6 +114,13 @@ class Subscription:
         self.settled_total = 0
         self.base_total = self.feed.total - self.feed.matched.count_within(start, self.queue.next)
         self.dead.discard(start, self.queue.next)
+        self._close()
+
+    def _close(self) -> None:
+        """Hold everything that is not settled; and dead letters, once they are replayed."""
+        self.opened = self.settled.copy()
+        for run in self.dead:
+            self.opened.discard(*run)
 
     def seek(self, index: int) -> None:
         """Start again from an index. Deliveries in flight are forgotten, their receipts void."""
@@ -149,9 +153,7 @@ class Subscription:
         self.leases, self.deadlines, self.attempts = {}, Deadlines(), {}
         self.epoch += _LOST_EPOCHS
         if self.parents:
-            self.opened = self.settled.copy()
-            for run in self.dead:
-                self.opened.discard(*run)
+            self._close()
             self.parents_passed(0, self.queue.next)
             for run in opened:
                 self.open(*run)
@@ -397,10 +399,7 @@ class Subscription:
         if not parents and not self.parents:
             return
         given = sorted(self.leases.keys() | self.attempts.keys())
-        self.opened = self.settled.copy()
-        for run in self.dead:
-            # A replay brings it back, and then it waits for these parents too.
-            self.opened.discard(*run)
+        self._close()
         self.ready = {}
         self.groups = Groups()
         waiting = self.waiting.times
