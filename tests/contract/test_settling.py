@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from penstock.broker import Broker
 from penstock.core.settling import Outcome
 from penstock.errors import InvalidArgument, InvalidReceipt, PenstockError
-from penstock.storage.base import Ack, AckUpTo, Extend, Nack
+from penstock.storage.base import Ack, AckUpTo, Extend, Nack, Settlement
 from tests.contract.world import World, bodies, indexes, receipts
 
 DONE, SETTLED = Outcome.DONE, Outcome.ALREADY_SETTLED
@@ -192,11 +194,13 @@ async def test_several_settlements_go_in_one_batch(broker: Broker, queue: str) -
     [
         Ack(targets=["no receipt"]),
         Nack(targets=[], delay_seconds=-1),
+        Nack(targets=[], reason=cast(str, 5)),
         Extend(targets=[], seconds=0),
+        AckUpTo(index=cast(int, "1")),
     ],
 )
 async def test_a_batch_with_a_bad_settlement_changes_nothing(
-    broker: Broker, queue: str, bad: Ack | Nack | Extend
+    broker: Broker, queue: str, bad: Settlement
 ) -> None:
     await broker.publish(queue, [b"a", b"b"])
     given = receipts(await broker.receive(queue, limit=2))

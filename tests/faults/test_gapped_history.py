@@ -147,7 +147,7 @@ def check_subscription(subscription: Subscription) -> None:
     matched = subscription.feed.matched
     unsettled = {i for run in subscription.unsettled_within(0, 2**40) for i in range(*run)}
     ready = [i for run in subscription.ready_runs(2**40) for i in range(*run)]
-    parked = [i for line in subscription.groups.values() for i in line[1:]]
+    parked = [i for line in subscription.groups.lines.values() for i in line[1:]]
     held = [i for run in subscription.held() for i in range(*run)]
     assert subscription.leases == {}
     assert sorted([*ready, *parked, *held]) == sorted(unsettled)
@@ -181,7 +181,7 @@ def check_machine(machine: Machine) -> None:
 
 
 def messages_of(machine: Machine) -> dict[int, Runs]:
-    return {queue.id: queue.everything.matched for queue in machine.queues.values()}
+    return {queue.id: queue.feeds.everything.matched for queue in machine.queues.values()}
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -202,7 +202,7 @@ async def test_whatever_is_missing_the_state_holds_together(seed: int) -> None:
         found = messages_of(machine)
         for queue in whole.queues.values():
             if queue.source is None and queue.id in found:
-                for run in queue.everything.matched.within(queue.first, queue.next):
+                for run in queue.feeds.everything.matched.within(queue.first, queue.next):
                     for index in range(*run):
                         assert (queue.id, index) in lost or index in found[queue.id]
 

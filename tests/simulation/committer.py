@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.errors import StorageClosed, StorageError
+from penstock.storage.end_of_turn import EndOfTurn
 from penstock.storage.wal.committer import Committer
 from penstock.storage.wal.log import Log, SyncMode
 
@@ -24,7 +25,7 @@ class InlineCommitter(Committer):
         self._log = log
         self._failure: StorageError | None = None
         self._is_stopped = False
-        self._callbacks: set[Callable[[], None]] = set()
+        self._end_of_turn = EndOfTurn()
         self._waiters: list[asyncio.Future[None]] = []
         self._calls: list[Callable[[], None]] = []
         self._refusals: list[Callable[[StorageError], None]] = []
@@ -45,13 +46,7 @@ class InlineCommitter(Committer):
         return future
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        if callback not in self._callbacks:
-            self._callbacks.add(callback)
-            asyncio.get_running_loop().call_soon(self._call, callback)
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        self._callbacks.discard(callback)
-        callback()
+        self._end_of_turn.ask(callback)
 
     async def call(self, function: Callable[[], T]) -> T:
         self._check()

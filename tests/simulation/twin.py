@@ -16,21 +16,24 @@ import msgspec
 from penstock.core.counters import Counters
 from penstock.core.events import Event
 from penstock.core.feed import Feed
+from penstock.core.feeds import Feeds
+from penstock.core.groups import Groups
 from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Runs
+from penstock.core.schedule import Schedule
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Violation
 
 # What follows from the rest, what only saves work, and what is not of the machine: neither is part
 # of the state.
 _LEFT_OUT = {
-    Queue: {"timeline", "stragglers", "topic_feeds", "other_feeds", "expiry_heap", "ttl_checked"}
-    | {"dedup_order", "duplicates", "dependents", "fed"},
+    Queue: {"timeline", "stragglers", "ttl_checked"} | {"dedup_order", "duplicates", "dependents"},
+    Feeds: {"by_topic", "others", "reached"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
     # is for the checker, which knows what clients were given.
-    Subscription: {"waiting_heap", "deadlines", "cursors", "pulled", "epoch"},
+    Subscription: {"deadlines", "cursors", "pulled", "epoch"},
     Feed: {"since"},
 }
 
@@ -146,7 +149,11 @@ def _plain(value: Any) -> Any:
     match value:
         case Queue() | Subscription():
             return value.name
-        case Feed():
+        case Groups():
+            return dict(value.lines)
+        case Schedule():
+            return dict(value.times)
+        case Feed() | Feeds():
             found: dict[str, Any] = {}
             _flatten("", value, found)
             return found
@@ -156,8 +163,6 @@ def _plain(value: Any) -> Any:
             return msgspec.structs.asdict(value)
         case Runs() | array():
             return list(value)
-        case RequestKeys():
-            return dict(value.dump())
         case dict():
             plain = {key: _plain(part) for key, part in value.items()}
             return {key: part for key, part in plain.items() if part != []}

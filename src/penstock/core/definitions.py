@@ -175,7 +175,7 @@ def backfill_range(queue: Queue, filter_text: str | None, start: int) -> Run | N
     """Older messages that must be put through the filter before one can read from ``start``."""
     if filter_text is None:
         return None
-    feed = queue.feeds.get(filter_text)
+    feed = queue.feeds.by_filter.get(filter_text)
     since = feed.since if feed else queue.next
     start = max(start, queue.first)
     return (start, since) if start < since else None

@@ -10,8 +10,8 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
 from penstock.core.retention import end_leases, expire
-from penstock.core.runs import Run
-from penstock.core.subscription import Subscription, cut
+from penstock.core.runs import Run, cut
+from penstock.core.subscription import Subscription
 from penstock.errors import MessageNotFound, NotLeased
 
 __all__ = ["Handout", "ask_again", "poll", "receive"]
@@ -82,9 +82,9 @@ def _within(queue: Queue, runs: list[Run], most_bytes: int) -> list[Run]:
 
 def _settle_what_is_due(machine: Machine, subscription: Subscription, now_ns: int) -> None:
     queue = subscription.queue
-    if queue.expiry_heap or queue.config.message_ttl_seconds is not None:
+    if queue.expiry.heap or queue.config.message_ttl_seconds is not None:
         expire(machine, queue, now_ns)
-    if subscription.deadlines:
+    if subscription.deadlines.heap:
         end_leases(machine, subscription, now_ns)
     subscription.mature(now_ns)
 

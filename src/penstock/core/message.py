@@ -33,7 +33,6 @@ __all__ = [
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INDEX_BITS = 42
 _INDEX_LOW_BITS = 30
 _SALT_BITS = 32
 _MILLISECONDS = 1_000_000

@@ -277,7 +277,10 @@ def append(
     machine: Machine, queue: Queue, batch: NewBatch, now_ns: int, keys: dict[str, PastRequest]
 ) -> None:
     """Store a batch as it is, at the queue's end. Filters that only CEL can decide are run."""
-    matched, errors = _match(queue, batch.bodies, batch.envelopes, now_ns)
+    matched: dict[int, list[int]] = {}
+    errors: dict[int, int] = {}
+    if queue.feeds.others:
+        matched, errors = _match(queue, batch.bodies, batch.envelopes, now_ns)
     machine.emit(
         ev.Published(
             at_ns=now_ns,
@@ -391,14 +394,12 @@ def _match(
     queue: Queue, bodies: Sequence[bytes], envelopes: list[Envelope] | None, now_ns: int
 ) -> tuple[dict[int, list[int]], dict[int, int]]:
     """What each filter that only CEL can decide takes of the batch."""
-    if not queue.other_feeds:
-        return {}, {}
     found: dict[int, list[int]] = {}
     errors: dict[int, int] = {}
     for index, body in enumerate(bodies, queue.next):
         envelope = PLAIN if envelopes is None else envelopes[index - queue.next]
         subject = make_subject(queue, index, now_ns, body, envelope)
-        for feed in queue.other_feeds:
+        for feed in queue.feeds.others:
             if feed.filter is None:
                 continue
             match = feed.filter.matches(subject)

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 import msgspec
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig
-from penstock.core.events import Published, pairs
+from penstock.core.events import Published
 from penstock.core.feed import Feed
-from penstock.core.filters import compile_filter
+from penstock.core.feeds import Feeds
 from penstock.core.limits import NANOSECONDS
-from penstock.core.message import Envelope, message_id, parse_message_id
+from penstock.core.message import message_id, parse_message_id
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Run, Runs, runs_of
+from penstock.core.schedule import Schedule
 from penstock.core.subscription import Subscription
 from penstock.core.timeline import Batch, Timeline
 from penstock.errors import SubscriptionNotFound
 
-__all__ = ["NEVER_NS", "Letter", "Queue", "Special"]
+__all__ = ["NEVER_NS", "Letter", "Queue"]
 
 NEVER_NS = 2**63 - 1
 """The expiry of a message that expires no more."""
-
-
-class Special(NamedTuple):
-    """What sets a message apart from those that a cursor simply walks over. 0 is no delay."""
-
-    priority: int
-    due_ns: int
-    group: str | None
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -55,10 +46,7 @@ class Queue:
         "duplicates",
         "events",
         "events_of",
-        "everything",
         "expiry",
-        "expiry_heap",
-        "fed",
         "feeds",
         "first",
         "id",
@@ -66,17 +54,14 @@ class Queue:
         "letter_subscriptions",
         "name",
         "next",
-        "other_feeds",
         "pins",
         "purged",
         "requests",
         "salt",
         "source",
-        "special",
         "stragglers",
         "subscriptions",
         "timeline",
-        "topic_feeds",
         "ttl_checked",
     )
 
@@ -93,14 +78,8 @@ class Queue:
         self.timeline = Timeline()
         self.subscriptions: dict[str, Subscription] = {}
         self.dependents: list[Subscription] = []  # those that wait for others
-        self.everything = Feed(id=0, filter=None, since=0)
-        self.fed = [self.everything]  # what the last publish reached
-        self.feeds: dict[str, Feed] = {}  # by the text of the filter
-        self.topic_feeds: dict[str, list[Feed]] = {}
-        self.other_feeds: list[Feed] = []
-        self.special: dict[int, Special] = {}
-        self.expiry: dict[int, int] = {}
-        self.expiry_heap: list[tuple[int, int]] = []
+        self.feeds = Feeds()
+        self.expiry = Schedule()  # of those that have one of their own
         self.ttl_checked = 0  # messages below it have expired by the queue's own time to live
         self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
         self.dedup_order: deque[tuple[int, str]] = deque()
@@ -167,7 +146,7 @@ class Queue:
 
     def expires_ns(self, index: int) -> int | None:
         """When a message expires: at its own time or the queue's, whichever comes first."""
-        own = self.expiry.get(index)
+        own = self.expiry.times.get(index)
         if own == NEVER_NS:
             return None
         ttl = self.config.message_ttl_seconds
@@ -185,70 +164,19 @@ class Queue:
         first, stop = event.first, event.first + event.count
         self.timeline.append(first, event.at_ns, event.size, locator, length)
         self.next = stop
-        self.fed = [self.everything]
-        if event.envelopes is None:
-            self.everything.add(first, stop)
-            for feed in self.topic_feeds.get("", ()):
-                feed.add(first, stop)
-                self.fed.append(feed)
-        else:
-            if self.topic_feeds:
-                for topic in {envelope.topic or "" for envelope in event.envelopes}:
-                    self.fed += self.topic_feeds.get(topic, ())
-            for index, envelope in enumerate(event.envelopes, first):
-                self._append_one(index, envelope, event.at_ns)
-        for feed in self.other_feeds:
-            if feed.id in event.matched:
-                for start, end in pairs(event.matched[feed.id]):
-                    self._feed_run(feed, start, end)
-                self.fed.append(feed)
-            feed.errors += event.filter_errors.get(feed.id, 0)
+        self.feeds.add(event, fifo=self.config.fifo)
+        for index, envelope in enumerate(event.envelopes or (), first):
+            if envelope.expires_at_ns is not None:
+                self.expiry.add(index, envelope.expires_at_ns)
+            if envelope.dedup_key is not None:
+                self.dedup[envelope.dedup_key] = (index, event.at_ns)
+                self.dedup_order.append((event.at_ns, envelope.dedup_key))
         for key, request in event.keys.items():
             self.requests.note(key, event.at_ns, request)
         for subscription in self.dependents:
             # Only what the filter of every parent keeps out is theirs at once.
             if all(parent.feed.filter is not None for parent in subscription.parents):
                 subscription.parents_passed(first, stop)
-
-    def _append_one(self, index: int, envelope: Envelope, at_ns: int) -> None:
-        group = envelope.group_key if self.config.fifo else None
-        due_ns = envelope.not_before_ns or 0
-        if due_ns <= at_ns:
-            due_ns = 0
-        is_special = bool(due_ns or group)
-        if is_special:
-            self.special[index] = Special(envelope.priority, due_ns, group)
-        feeds = self.topic_feeds.get(envelope.topic or "", ())
-        if is_special or envelope.priority:
-            self.everything.add_one(index, priority=envelope.priority, special=is_special)
-            for feed in feeds:
-                feed.add_one(index, priority=envelope.priority, special=is_special)
-        else:
-            self.everything.add(index, index + 1)
-            for feed in feeds:
-                feed.add(index, index + 1)
-        if envelope.expires_at_ns is not None:
-            self._set_expiry(index, envelope.expires_at_ns)
-        if envelope.dedup_key is not None:
-            self.dedup[envelope.dedup_key] = (index, at_ns)
-            self.dedup_order.append((at_ns, envelope.dedup_key))
-
-    def _feed_run(self, feed: Feed, start: int, stop: int) -> None:
-        """Matches of a filter, placed as the feed of everything placed them."""
-        lanes = self.everything.lanes
-        if len(lanes) == 1 and not self.everything.special:
-            feed.add(start, stop)
-            return
-        for index in range(start, stop):
-            special = self.special.get(index)
-            if special is not None:
-                feed.add_one(index, priority=special.priority, special=True)
-                continue
-            priority = next(p for p, lane in lanes.items() if index in lane)
-            if priority:
-                feed.add_one(index, priority=priority, special=False)
-            else:
-                feed.add(index, index + 1)
 
     def forget_dedup_keys(self, now_ns: int) -> None:
         """Drop the keys whose window is over."""
@@ -266,39 +194,21 @@ class Queue:
 
     def feed_for(self, filter_text: str | None, feed_id: int) -> Feed:
         """The shared feed of a filter, made if need be."""
-        if filter_text is None:
-            return self.everything
-        feed = self.feeds.get(filter_text)
-        if feed is None:
-            compiled = compile_filter(filter_text)
-            feed = self.feeds[filter_text] = Feed(id=feed_id, filter=compiled, since=self.next)
-            if compiled.is_topic_only:
-                self.topic_feeds.setdefault(compiled.topic or "", []).append(feed)
-            else:
-                self.other_feeds.append(feed)
-        return feed
+        return self.feeds.open(filter_text, feed_id, since=self.next)
 
     def backfill(self, feed: Feed, since: int, matches: list[Run]) -> None:
         if since < feed.since:
             before = feed.total
-            feed.backfill(since, matches, self.everything)
+            feed.backfill(since, matches, self.feeds.everything)
             for subscription in self.subscriptions.values():
                 if subscription.feed is feed:
                     # All of it lies before where this one began.
                     subscription.base_total += feed.total - before
 
     def drop_feed(self, feed: Feed) -> None:
-        """Forget a feed that nobody reads any more."""
-        if feed.filter is None or any(s.feed is feed for s in self.subscriptions.values()):
-            return
-        del self.feeds[feed.filter.source]
-        if feed.filter.is_topic_only:
-            feeds = self.topic_feeds[feed.filter.topic or ""]
-            feeds.remove(feed)
-            if not feeds:
-                del self.topic_feeds[feed.filter.topic or ""]
-        else:
-            self.other_feeds.remove(feed)
+        """Forget a feed, unless somebody still reads it."""
+        if not any(subscription.feed is feed for subscription in self.subscriptions.values()):
+            self.feeds.drop(feed)
 
     def link(self) -> None:
         """Make parents and children of the subscriptions what their `after` says."""
@@ -332,7 +242,7 @@ class Queue:
         self.letter_origins.append(letter.index)
         source.pins[letter.index] = source.pins.get(letter.index, 0) + 1
         self.next += 1
-        self.everything.add(self.next - 1, self.next)
+        self.feeds.everything.add(self.next - 1, self.next)
 
     def letters_settled(self, runs: list[Run]) -> None:
         """Of a dead-letter queue: the messages these letters stand for are no longer needed."""
@@ -367,8 +277,8 @@ class Queue:
             self._forget_message(index)
 
     def _forget_message(self, index: int) -> None:
-        self.special.pop(index, None)
-        self.expiry.pop(index, None)
+        self.feeds.special.pop(index, None)
+        self.expiry.times.pop(index, None)
 
     def trim(self, first: int) -> None:
         """Remove from the front, but keep aside what somebody has not settled."""
@@ -381,7 +291,7 @@ class Queue:
                 self.stragglers[index] = self.timeline.batch(index)
         if self.config.message_ttl_seconds is not None:
             self._keep_expiry(first)
-        for places in (self.special, self.expiry):
+        for places in (self.feeds.special, self.expiry.times):
             if places:
                 for index in [i for i in places if i < first and i not in self.stragglers]:
                     self._forget_message(index)
@@ -389,8 +299,7 @@ class Queue:
         self.timeline.trim(first, self.next)
         # Feeds still answer for stragglers, so they are cut only below the lowest of these.
         lowest = min(self.stragglers, default=first)
-        self.everything.trim(lowest)
-        for feed in self.feeds.values():
+        for feed in self.feeds:
             feed.trim(lowest)
         if self.source is not None:
             del self.letter_subscriptions[: first - old_first]
@@ -402,21 +311,17 @@ class Queue:
             if self.first <= index < first:
                 expires_ns = self.expires_ns(index)
                 if expires_ns is not None:
-                    self._set_expiry(index, expires_ns)
-
-    def _set_expiry(self, index: int, expires_ns: int) -> None:
-        self.expiry[index] = expires_ns
-        heappush(self.expiry_heap, (expires_ns, index))
+                    self.expiry.add(index, expires_ns)
 
     def outlive(self, index: int, now_ns: int) -> None:
         """Somebody replayed a message after its time: they want it, so it expires no more."""
         expires_ns = self.expires_ns(index)
         if expires_ns is not None and expires_ns <= now_ns:
-            self.expiry[index] = NEVER_NS
+            self.expiry.times[index] = NEVER_NS
 
     def too_old(self, start: int, stop: int) -> list[Run]:
         """Of messages older than the queue's time to live, those that expire."""
-        expiry = self.expiry
+        expiry = self.expiry.times
         # Whichever is shorter: after a restart the range may be the whole queue.
         suspects = range(start, stop) if stop - start < len(expiry) else expiry
         kept = runs_of(index for index in suspects if expiry.get(index) == NEVER_NS)
@@ -425,8 +330,7 @@ class Queue:
     def look_again(self, start: int) -> None:
         """Somebody will read from here again: what has expired must expire for them too."""
         self.ttl_checked = min(self.ttl_checked, start)
-        self.expiry_heap = [(expires_ns, index) for index, expires_ns in self.expiry.items()]
-        heapify(self.expiry_heap)
+        self.expiry.rewind()
 
     def append_lost(
         self, first: int, stop: int, created_ns: int, locator: int, length: int
@@ -453,12 +357,12 @@ class Queue:
             ]
             reader.settle(gone, "expired")
         # A seek must not bring them back, nor a dedup key stand for one of them.
-        for feed in (self.everything, *self.feeds.values()):
+        for feed in self.feeds:
             feed.lose(first, stop)
         for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
             del self.dedup[key]
         self.requests.lose(first, stop)
-        for places in (self.special, self.expiry, self.stragglers):
+        for places in (self.feeds.special, self.expiry.times, self.stragglers):
             for index in [index for index in places if first <= index < stop]:
                 del places[index]
 
@@ -475,16 +379,6 @@ class Queue:
         self.first = self.next
         self.stragglers.clear()
         self.timeline.trim(self.next, self.next)
-
-    def pop_expired(self, now_ns: int) -> list[int]:
-        """Indexes whose own expiry has come, each given once."""
-        found = []
-        heap = self.expiry_heap
-        while heap and heap[0][0] <= now_ns:
-            expires_ns, index = heappop(heap)
-            if self.expiry.get(index) == expires_ns:
-                found.append(index)
-        return found
 
     @property
     def default(self) -> Subscription | None:

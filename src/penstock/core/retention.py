@@ -29,8 +29,8 @@ def tick(machine: Machine, now_ns: int) -> None:
 def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
     """Settle, for every subscription, what has expired and is not in flight."""
     runs: list[Run] = []
-    if queue.expiry_heap:
-        runs += runs_of(queue.pop_expired(now_ns))
+    if queue.expiry.heap:
+        runs += runs_of(queue.expiry.pop_due(now_ns))
     ttl = queue.config.message_ttl_seconds
     if ttl is not None:
         before = queue.timeline.index_at_time(now_ns - round(ttl * NANOSECONDS) + 1)
@@ -66,7 +66,7 @@ def _settle_expired(
 
 def end_leases(machine: Machine, subscription: Subscription, now_ns: int) -> None:
     """Take back what was not settled in time: it expires, is a dead letter, or is ready again."""
-    overdue = subscription.overdue(now_ns)
+    overdue = subscription.deadlines.overdue(subscription.leases, now_ns)
     if overdue:
         again = [
             index for index in overdue if not bury_or(machine, subscription, index, "", now_ns)

@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-__all__ = ["Run", "Runs", "runs_of"]
+__all__ = ["Run", "Runs", "cut", "runs_of"]
 
 Run = tuple[int, int]
 """Indexes ``start <= i < stop``."""
@@ -208,3 +208,14 @@ class Runs:
         runs._stops.frombytes(dumped[1])
         runs.count = sum(runs._stops) - sum(runs._starts)
         return runs
+
+
+def cut(runs: Iterable[Run], limit: int) -> list[Run]:
+    """The first ``limit`` indexes of ascending runs."""
+    found: list[Run] = []
+    for start, stop in runs:
+        if limit <= 0:
+            break
+        found.append((start, min(stop, start + limit)))
+        limit -= stop - start
+    return found

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from heapq import heapify
 
 import msgspec
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.counters import Counters
+from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
+from penstock.core.feeds import Special
+from penstock.core.groups import Groups
 from penstock.core.lease import Attempts, Lease
 from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
-from penstock.core.queue import Queue, Special
+from penstock.core.queue import Queue
 from penstock.core.request_keys import PastRequest, RequestKeys
 from penstock.core.runs import Runs
+from penstock.core.schedule import Schedule
 from penstock.core.subscription import Subscription
 
 __all__ = ["MachineSnapshot", "restore", "take_snapshot"]
@@ -119,11 +122,11 @@ def _queue(queue: Queue) -> QueueSnapshot:
         first=queue.first,
         next=queue.next,
         dead_letters_of=queue.source.id if queue.source else None,
-        everything=_feed(queue.everything),
-        feeds=[_feed(feed) for feed in queue.feeds.values()],
+        everything=_feed(queue.feeds.everything),
+        feeds=[_feed(feed) for feed in queue.feeds.by_filter.values()],
         subscriptions=[_subscription(s) for s in queue.subscriptions.values()],
-        special=queue.special,
-        expiry=queue.expiry,
+        special=queue.feeds.special,
+        expiry=queue.expiry.times,
         dedup=queue.dedup,
         duplicates=queue.duplicates,
         purged=queue.purged,
@@ -162,8 +165,8 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         pulled=subscription.pulled,
         opened=subscription.opened.dump(),
         ready={p: lane.dump() for p, lane in subscription.ready.items() if lane},
-        waiting=subscription.waiting,
-        groups=subscription.groups,
+        waiting=subscription.waiting.times,
+        groups=subscription.groups.lines,
         leases=subscription.leases,
         attempts=subscription.attempts,
         settled=subscription.settled.dump(),
@@ -196,15 +199,13 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
     machine.add_queue(queue, shot.dead_letters_of, shot.events_of)
     queue.first = shot.first
     queue.next = shot.next
-    _restore_feed(queue.everything, shot.everything)
+    _restore_feed(queue.feeds.everything, shot.everything)
     for feed_shot in shot.feeds:
         feed = queue.feed_for(feed_shot.filter, feed_shot.id)
         feed.since = feed_shot.since
         _restore_feed(feed, feed_shot)
-    queue.special = shot.special
-    queue.expiry = shot.expiry
-    queue.expiry_heap = [(expires_ns, index) for index, expires_ns in shot.expiry.items()]
-    heapify(queue.expiry_heap)
+    queue.feeds.special = shot.special
+    queue.expiry = Schedule(shot.expiry)
     queue.dedup = shot.dedup
     queue.dedup_order = deque(
         sorted((created_ns, key) for key, (_, created_ns) in shot.dedup.items())
@@ -250,17 +251,10 @@ def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscript
     subscription.pulled = shot.pulled
     subscription.opened = Runs.load(shot.opened)
     subscription.ready = {p: Runs.load(dump) for p, dump in shot.ready.items()}
-    subscription.waiting = shot.waiting
-    subscription.waiting_heap = [(due_ns, index) for index, due_ns in shot.waiting.items()]
-    heapify(subscription.waiting_heap)
-    subscription.groups = shot.groups
+    subscription.waiting = Schedule(shot.waiting)
+    subscription.groups = Groups(shot.groups)
     subscription.leases = shot.leases
-    subscription.deadlines = [
-        (lease.deadline_ns, lease.epoch, [(index, index + 1)])
-        for index, lease in shot.leases.items()
-        if lease.deadline_ns is not None
-    ]
-    heapify(subscription.deadlines)
+    subscription.deadlines = Deadlines(shot.leases)
     subscription.attempts = shot.attempts
     subscription.settled = Runs.load(shot.settled)
     subscription.settled_total = shot.settled_total

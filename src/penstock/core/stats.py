@@ -98,8 +98,8 @@ def _places(subscription: Subscription) -> tuple[int, int, int, int]:
     """In flight, delayed, parked and held: all that is unsettled and not ready."""
     return (
         len(subscription.leases),
-        len(subscription.waiting),
-        sum(len(line) - 1 for line in subscription.groups.values()),
+        len(subscription.waiting.times),
+        subscription.groups.parked,
         sum(stop - start for start, stop in subscription.held()),
     )
 

@@ -16,22 +16,22 @@ live and at recovery, so both come to the same state.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
 from penstock.core.counters import Counters
+from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
+from penstock.core.groups import Groups
 from penstock.core.lease import Attempts, Lease
-from penstock.core.runs import Run, Runs
+from penstock.core.runs import Run, Runs, cut
+from penstock.core.schedule import Schedule
 
 if TYPE_CHECKING:
     from penstock.core.queue import Queue
 
-__all__ = ["Subscription", "cut"]
-
+__all__ = ["Subscription"]
 
 # More epochs than a gap in the history can hide: no segment holds as many events.
 _LOST_EPOCHS = 2**32
@@ -69,7 +69,6 @@ class Subscription:
         "settled_total",
         "start",
         "waiting",
-        "waiting_heap",
     )
 
     def __init__(
@@ -105,20 +104,23 @@ class Subscription:
         self.cursors: dict[int, int] = {}  # by priority; `start` where there is none
         self.polled = start  # a poll by index range never goes back behind this
         self.pulled = start  # special messages below this index have been looked at
-        self.opened = Runs([(0, start)])  # but for dead letters: they wait again when replayed
-        for run in self.dead.within(0, start):
-            self.opened.discard(*run)
         self.ready: dict[int, Runs] = {}
-        self.waiting: dict[int, int] = {}
-        self.waiting_heap: list[tuple[int, int]] = []
-        self.groups: dict[str, list[int]] = {}  # unsettled, ascending; the first one may go
+        self.waiting = Schedule()
+        self.groups = Groups()
         self.leases: dict[int, Lease] = {}
-        self.deadlines: list[tuple[int, int, list[Run]]] = []
+        self.deadlines = Deadlines()
         self.attempts: dict[int, Attempts] = {}
         self.settled = Runs([(0, start)])
         self.settled_total = 0
         self.base_total = self.feed.total - self.feed.matched.count_within(start, self.queue.next)
         self.dead.discard(start, self.queue.next)
+        self._close()
+
+    def _close(self) -> None:
+        """Hold everything that is not settled; and dead letters, once they are replayed."""
+        self.opened = self.settled.copy()
+        for run in self.dead:
+            self.opened.discard(*run)
 
     def seek(self, index: int) -> None:
         """Start again from an index. Deliveries in flight are forgotten, their receipts void."""
@@ -146,14 +148,12 @@ class Subscription:
         self.cursors = dict.fromkeys(self.feed.lanes, begin)
         self.polled = begin
         self.pulled = begin
-        self.ready, self.waiting, self.waiting_heap, self.groups = {}, {}, [], {}
+        self.ready, self.waiting, self.groups = {}, Schedule(), Groups()
         # Empty while messages are admitted: one that was tried is taken to be ready already.
-        self.leases, self.deadlines, self.attempts = {}, [], {}
+        self.leases, self.deadlines, self.attempts = {}, Deadlines(), {}
         self.epoch += _LOST_EPOCHS
         if self.parents:
-            self.opened = self.settled.copy()
-            for run in self.dead:
-                self.opened.discard(*run)
+            self._close()
             self.parents_passed(0, self.queue.next)
             for run in opened:
                 self.open(*run)
@@ -243,9 +243,9 @@ class Subscription:
         room = self.config.max_in_flight - len(self.leases)
         if (
             room > 0
-            and self.waiting
+            and self.waiting.times
             and self.config.is_ordered
-            and any(index in self.waiting for index in self.attempts)
+            and any(index in self.waiting.times for index in self.attempts)
         ):
             return 0
         return room
@@ -295,7 +295,7 @@ class Subscription:
         return sorted(found)
 
     def priority_of(self, index: int) -> int:
-        special = self.queue.special.get(index)
+        special = self.queue.feeds.special.get(index)
         if special is not None:
             return special.priority
         lanes = self.feed.lanes
@@ -317,12 +317,12 @@ class Subscription:
 
     def mature(self, now_ns: int) -> None:
         """Look at new special messages; make ready what waited long enough."""
-        self._pull()
-        heap = self.waiting_heap
-        while heap and heap[0][0] <= now_ns:
-            due_ns, index = heappop(heap)
-            if self.waiting.get(index) == due_ns:
-                del self.waiting[index]
+        if self.feed.special:
+            self._pull()
+        waiting = self.waiting
+        if waiting.heap:
+            for index in waiting.pop_due(now_ns):
+                del waiting.times[index]
                 self._make_ready(index)
 
     def _pull(self) -> None:
@@ -337,25 +337,8 @@ class Subscription:
     def next_due_ns(self) -> int | None:
         """When the earliest lease or delay ends."""
         self._pull()
-        moments = []
-        if self.deadlines:
-            moments.append(self.deadlines[0][0])
-        if self.waiting_heap:
-            moments.append(self.waiting_heap[0][0])
+        moments = [heap[0][0] for heap in (self.deadlines.heap, self.waiting.heap) if heap]
         return min(moments, default=None)
-
-    def overdue(self, now_ns: int) -> list[int]:
-        """Indexes whose leases have run out. Forgets deadlines that no longer matter."""
-        found: dict[int, None] = {}  # a lease that was extended has several deadlines
-        heap, leases = self.deadlines, self.leases
-        while heap and heap[0][0] <= now_ns:
-            _, epoch, runs = heappop(heap)
-            for start, stop in runs:
-                for index in range(start, stop):
-                    lease = leases.get(index)
-                    if lease and lease.epoch == epoch and (lease.deadline_ns or 0) <= now_ns:
-                        found[index] = None
-        return list(found)
 
     # Changing the state.
 
@@ -365,42 +348,22 @@ class Subscription:
 
     def _admit(self, index: int) -> None:
         """A message that needs a look of its own: group first, then delay."""
-        special = self.queue.special.get(index)
+        special = self.queue.feeds.special.get(index)
         if special is None:
             self._make_ready(index)
             return
-        if special.group is not None and not self._is_head(special.group, index):
-            return
+        if special.group is not None:
+            is_head, former = self.groups.enter(special.group, index, self.leases, self.attempts)
+            if former is not None:
+                for lane in self.ready.values():
+                    lane.discard(former, former + 1)
+                self.waiting.times.pop(former, None)
+            if not is_head:
+                return
         if index in self.leases or index in self.attempts:
             return
-        self._wait(index, special.due_ns)
-
-    def _is_head(self, group: str, index: int) -> bool:
-        """Put a message in its group's line; whether it is the one that may go."""
-        line = self.groups.get(group)
-        if line is None:
-            self.groups[group] = [index]
-            return True
-        head = line[0]
-        if head == index:
-            return True
-        if index < head and head not in self.leases and head not in self.attempts:
-            # The head was not given out yet, so an earlier message that came back goes first.
-            for lane in self.ready.values():
-                lane.discard(head, head + 1)
-            self.waiting.pop(head, None)
-            line.insert(0, index)
-            return True
-        # All but the head are in order: that one stays in front while it may be in flight.
-        at = bisect_left(line, index, 1)
-        if at == len(line) or line[at] != index:
-            line.insert(at, index)
-        return False
-
-    def _wait(self, index: int, due_ns: int) -> None:
-        if due_ns:
-            self.waiting[index] = due_ns
-            heappush(self.waiting_heap, (due_ns, index))
+        if special.due_ns:
+            self.waiting.add(index, special.due_ns)
         else:
             self._make_ready(index)
 
@@ -436,19 +399,17 @@ class Subscription:
         if not parents and not self.parents:
             return
         given = sorted(self.leases.keys() | self.attempts.keys())
-        self.opened = self.settled.copy()
-        for run in self.dead:
-            # A replay brings it back, and then it waits for these parents too.
-            self.opened.discard(*run)
+        self._close()
         self.ready = {}
-        self.groups = {}
-        self.waiting = {i: due for i, due in self.waiting.items() if i in self.attempts}
+        self.groups = Groups()
+        waiting = self.waiting.times
+        self.waiting = Schedule({i: due for i, due in waiting.items() if i in self.attempts})
         for index in given:
             self.opened.add(index, index + 1)
-            special = self.queue.special.get(index)
+            special = self.queue.feeds.special.get(index)
             if special is not None and special.group is not None:
-                self.groups.setdefault(special.group, []).append(index)
-            if index in self.attempts and index not in self.waiting:
+                self.groups.enter(special.group, index, self.leases, self.attempts)
+            if index in self.attempts and index not in self.waiting.times:
                 self._make_ready(index)
         self.parents = parents
         self.parents_passed(0, self.queue.next)
@@ -465,13 +426,13 @@ class Subscription:
         self.epoch = epoch
         self.last_delivery_ns = at_ns
         first = Lease(epoch, deadline_ns, 1)
-        attempts, leases = self.attempts, self.leases
+        attempts, leases, waiting = self.attempts, self.leases, self.waiting.times
         for start, stop in runs:
             if sum(lane.discard(start, stop) for lane in self.ready.values()) < stop - start:
                 self._pass_cursor(start, stop)
-            if attempts or self.waiting:
+            if attempts or waiting:
                 for index in range(start, stop):
-                    self.waiting.pop(index, None)
+                    waiting.pop(index, None)
                     tried = attempts.pop(index, None)
                     if tried:
                         self.counters.redelivered += 1
@@ -484,7 +445,7 @@ class Subscription:
                 leases.update(dict.fromkeys(range(start, stop), first))
             self.counters.delivered += stop - start
         if deadline_ns is not None:
-            heappush(self.deadlines, (deadline_ns, epoch, runs))
+            self.deadlines.add(deadline_ns, epoch, runs)
 
     def _pass_cursor(self, start: int, stop: int) -> None:
         for priority, lane in self.feed.lanes.items():
@@ -513,7 +474,7 @@ class Subscription:
         for index in indexes:
             lease = self.leases[index]
             self.leases[index] = lease._replace(deadline_ns=deadline_ns)
-            heappush(self.deadlines, (deadline_ns, lease.epoch, [(index, index + 1)]))
+            self.deadlines.add(deadline_ns, lease.epoch, [(index, index + 1)])
 
     def expire_leases(self, runs: list[Run]) -> None:
         for start, stop in runs:
@@ -542,7 +503,10 @@ class Subscription:
         for index, due in zip(indexes, due_ns, strict=True):
             lease = self.leases.pop(index)
             self.attempts[index] = Attempts(lease.deliveries, 0, reason or lease.reason)
-            self._wait(index, due)
+            if due:
+                self.waiting.add(index, due)
+            else:
+                self._make_ready(index)
             self.counters.nacked += 1
 
     def ack(self, runs: list[Run], at_ns: int) -> None:
@@ -571,29 +535,20 @@ class Subscription:
 
     def _forget(self, start: int, stop: int) -> None:
         """Take messages out of wherever they are."""
-        if self.groups:
+        if self.groups.lines:
             # First, because the one that is next in its group may be among them too.
-            special = self.queue.special
+            special = self.queue.feeds.special
             for index in self.feed.special_within(start, stop):
                 group = special[index].group
                 if group is not None:
-                    self._leave_group(group, index)
+                    head = self.groups.leave(group, index)
+                    if head is not None:
+                        self._admit(head)
         for lane in self.ready.values():
             lane.discard(start, stop)
-        for places in (self.leases, self.attempts, self.waiting):
+        for places in (self.leases, self.attempts, self.waiting.times):
             if places:
                 _drop(places, start, stop)
-
-    def _leave_group(self, group: str, index: int) -> None:
-        line = self.groups.get(group)
-        if line is None or index not in line:
-            return
-        was_head = line[0] == index
-        line.remove(index)
-        if not line:
-            del self.groups[group]
-        elif was_head:
-            self._admit(line[0])
 
     def bury(self, index: int) -> None:
         """The message left as a dead letter."""
@@ -614,17 +569,6 @@ class Subscription:
         else:
             self._admit(index)
         return True
-
-
-def cut(runs: Iterable[Run], limit: int) -> list[Run]:
-    """The first ``limit`` indexes of ascending runs."""
-    found: list[Run] = []
-    for start, stop in runs:
-        if limit <= 0:
-            break
-        found.append((start, min(stop, start + limit)))
-        limit -= stop - start
-    return found
 
 
 def _drop(places: dict[int, Any], start: int, stop: int) -> None:

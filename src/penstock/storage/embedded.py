@@ -4,47 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Literal
 
 from penstock.clock import Clock
 from penstock.core import (
     dead_letters,
-    definitions,
     delivery,
-    publishing,
     retention,
     settling,
 )
 from penstock.core.callback import CallbackTarget, News
-from penstock.core.events import Event
-from penstock.core.filters import Filter, Match, compile_filter
-from penstock.core.machine import Machine, Place
+from penstock.core.machine import Machine
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
-from penstock.core.runs import Run, Runs, runs_of
+from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats, news_of, queue_stats
-from penstock.core.subscription import Subscription, cut
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
     MessageNotFound,
-    QueueNotFound,
     StorageClosed,
     StorageError,
     StorageFailed,
-    SubscriptionNotFound,
 )
 from penstock.storage import base
 from penstock.storage.block import Chunk
+from penstock.storage.defining import Defining
 from penstock.storage.gathering import Gathering
-from penstock.storage.reader import MessageReader, MessageSource
+from penstock.storage.journal import MessageJournal
+from penstock.storage.reader import MessageReader
+from penstock.storage.settlements import count_targets, settle_all
 from penstock.storage.waiters import Waiters
 
-__all__ = ["EmbeddedStore", "MessageJournal"]
+__all__ = ["EmbeddedStore"]
 
 logger = logging.getLogger(__name__)
 
@@ -53,47 +49,6 @@ _EVENT_BYTES = 256
 _TARGET_BYTES = 64
 # And what the row of a message takes, where its queue wants its events told.
 _ROW_BYTES = 256
-
-# How many messages are read at a time where there may be any number of them.
-_CHUNK = 1000
-
-
-class MessageJournal(MessageSource, Protocol):
-    """Keeps events, and gives back those that carry messages."""
-
-    @property
-    def durability(self) -> base.Durability: ...
-
-    def append(self, event: Event) -> Place:
-        """Never blocks."""
-        ...
-
-    @property
-    def problem(self) -> str | None:
-        """Why nothing can be appended any more, if so."""
-        ...
-
-    def has_room(self, size: int) -> bool:
-        """Whether there is space for a publish of this many bytes."""
-        ...
-
-    def has_settle_room(self, size: int) -> bool:
-        """False when it is known that there is no space for other events of this many bytes."""
-        ...
-
-    async def make_room(self, size: int) -> None:
-        """Returns when there is; raises `DiskFull`."""
-        ...
-
-    def submit(self) -> asyncio.Future[None] | None:
-        """Done when all that was appended has the journal's durability; None if it has already."""
-        ...
-
-    def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        """Call it, once, when all that comes together is there: it will append ``size`` more."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class EmbeddedStore:
@@ -106,7 +61,14 @@ class EmbeddedStore:
         self._reader = MessageReader(journal)
         self._waiters = Waiters()
         self._gathering = Gathering(
-            machine=machine, journal=self, now_ns=self._now, on_published=self._on_published
+            machine=machine,
+            journal=journal,
+            submit=self.submit,
+            now_ns=self._now,
+            on_published=self._on_published,
+        )
+        self._defining = Defining(
+            machine=machine, reader=self._reader, waiters=self._waiters, now_ns=self._now
         )
         self._closed = False
         self._ticker: asyncio.Task[None] | None = None
@@ -146,122 +108,15 @@ class EmbeddedStore:
                 self._waiters.wake(events, machine.now_ns)
         return self._journal.submit()
 
-    def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        self._journal.before_commit(callback, size)
-
     async def _commit(self) -> None:
         committed = self.submit()
         if committed is not None:
             await committed
 
-    # Definitions.
-
     async def define(self, change: base.Change) -> None:
         self._admit()
-        machine = self.machine
-        now_ns = self._now()
-        match change:
-            case base.CreateQueue():
-                definitions.create_queue(machine, change.queue, change.config, now_ns)
-            case base.AlterQueue():
-                definitions.alter_queue(machine, change.queue, change.changes, now_ns)
-            case base.DeleteQueue():
-                gone = machine.queue(change.queue)
-                definitions.delete_queue(machine, change.queue, now_ns)
-                self._waiters.wake_all(gone)
-            case base.PurgeQueue():
-                definitions.purge_queue(machine, change.queue, now_ns)
-            case base.CreateSubscription():
-                await self._create_subscription(change)
-            case base.AlterSubscription():
-                definitions.alter_subscription(
-                    machine,
-                    change.queue,
-                    change.subscription,
-                    change.changes,
-                    now_ns,
-                    change.secret,
-                )
-            case base.RotateSecret():
-                definitions.rotate_secret(
-                    machine, change.queue, change.subscription, change.secret, now_ns
-                )
-            case base.DeleteSubscription():
-                reader = machine.subscription(change.queue, change.subscription)
-                definitions.delete_subscription(machine, change.queue, change.subscription, now_ns)
-                self._waiters.wake_reader(reader)
-            case base.Seek():
-                await self._seek(change)
-        if change.queue in machine.queues:
-            self._waiters.wake(machine.queues[change.queue], now_ns)
+        await self._defining.define(change)
         await self._commit()
-
-    async def _create_subscription(self, change: base.CreateSubscription) -> None:
-        queue = self.machine.queue(change.queue)
-        definitions.check_subscription(queue, change.subscription, change.config)
-        start, matches = await self._backfill(queue, change.config.filter, change.start)
-        if self.machine.queue(change.queue) is not queue:
-            raise QueueNotFound(
-                f"queue {change.queue!r} was deleted and made anew in the meantime: try again"
-            )
-        definitions.create_subscription(
-            self.machine,
-            change.queue,
-            change.subscription,
-            change.config,
-            start,
-            matches,
-            self._now(),
-            change.secret,
-        )
-
-    async def _seek(self, change: base.Seek) -> None:
-        subscription = self.machine.subscription(change.queue, change.subscription)
-        start, matches = await self._backfill(
-            subscription.queue, subscription.config.filter, change.start
-        )
-        if self.machine.subscription(change.queue, change.subscription) is not subscription:
-            raise SubscriptionNotFound(
-                f"subscription {change.subscription!r} of queue {change.queue!r} was deleted and "
-                "made anew in the meantime: try again"
-            )
-        definitions.seek(
-            self.machine, change.queue, change.subscription, start, matches, self._now()
-        )
-
-    async def _backfill(
-        self, queue: Queue, filter_text: str | None, position: definitions.Start
-    ) -> tuple[int, list[Run]]:
-        """Put old messages through a filter, with pauses, for there may be any number of them.
-
-        There is none between the last look at the queue and the return. Who calls must look again
-        at whether the queue is still there.
-        """
-        start = definitions.resolve_start(queue, position)
-        if filter_text is None:
-            return start, []
-        compiled = compile_filter(filter_text)
-        matches = Runs()
-        at, known = start, queue.next
-        chunks, allowance = 0, 1
-        while (missing := definitions.backfill_range(queue, filter_text, at)) is not None:
-            stop = min(missing[1], missing[0] + _CHUNK)
-            messages = self._reader.read_nowait(queue, [(missing[0], stop)])
-            if messages is None:
-                messages = await self._reader.read(queue, [(missing[0], stop)])
-            for message in messages:
-                if _matches(compiled, queue, message):
-                    matches.add(message.index, message.index + 1)
-            at = stop
-            chunks += 1
-            if chunks >= allowance:
-                chunks = 0
-                await asyncio.sleep(0)
-                self._now()  # raises when the store was closed
-                if at >= known:
-                    # Publishers may add a chunk in every pause: so there are fewer and fewer.
-                    allowance *= 2
-        return start, list(matches)
 
     # Messages.
 
@@ -350,35 +205,15 @@ class EmbeddedStore:
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        self._admit(sum(map(_target_count, settlements)))
+        self._admit(count_targets(settlements))
         machine = self.machine
         now_ns = self._now()
-        if len(settlements) > 1:
-            # One alone is checked before it changes anything.
-            _check(machine.subscription(queue, subscription), settlements)
-        outcomes: list[list[Outcome]] = []
-        for settlement in settlements:
-            match settlement:
-                case base.Ack(targets=targets):
-                    outcomes.append(settling.ack(machine, queue, subscription, targets, now_ns))
-                case base.Nack(targets=targets, delay_seconds=delay, reason=reason):
-                    outcomes.append(
-                        settling.nack(machine, queue, subscription, targets, delay, reason, now_ns)
-                    )
-                case base.Extend(targets=targets, seconds=seconds):
-                    outcomes.append(
-                        settling.extend(machine, queue, subscription, targets, seconds, now_ns)
-                    )
-                case base.GiveBack(targets=targets):
-                    outcomes.append(
-                        settling.give_back(machine, queue, subscription, targets, now_ns)
-                    )
-                case base.AckUpTo(index=index):
-                    count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
-                    outcomes.append([Outcome.DONE] * count)
+        outcomes = settle_all(machine, queue, subscription, settlements, now_ns)
         if self._waiters.wake_settled(machine.subscription(queue, subscription), now_ns):
             await self._next_turn()
-        await self._commit()
+        committed = self.submit()
+        if committed is not None:
+            await committed
         return outcomes
 
     async def _next_turn(self) -> None:
@@ -568,28 +403,3 @@ def _hear(done: asyncio.Future[None]) -> None:
     """Nobody waits for it. What failed is told to those who do."""
     if not done.cancelled():
         done.exception()
-
-
-def _check(reader: Subscription, settlements: Sequence[base.Settlement]) -> None:
-    """Raise before the first of them is applied, whichever is at fault."""
-    for settlement in settlements:
-        match settlement:
-            case base.Ack(targets=targets) | base.GiveBack(targets=targets):
-                settling.check_targets(reader, targets)
-            case base.Nack(targets=targets, delay_seconds=delay):
-                settling.check_targets(reader, targets)
-                settling.check_delay(delay)
-            case base.Extend(targets=targets, seconds=seconds):
-                settling.check_targets(reader, targets)
-                settling.check_extension(seconds)
-
-
-def _matches(compiled: Filter, queue: Queue, message: Message) -> bool:
-    subject = publishing.make_subject(
-        queue, message.index, message.created_at_ns, message.body, message.envelope
-    )
-    return compiled.matches(subject) is Match.YES
-
-
-def _target_count(settlement: base.Settlement) -> int:
-    return 1 if isinstance(settlement, base.AckUpTo) else len(settlement.targets)

@@ -24,10 +24,6 @@ class Committing(Protocol):
     @property
     def durability(self) -> str: ...
 
-    def submit(self) -> asyncio.Future[None] | None:
-        """Done when all that was appended is committed; None when it is so already."""
-        ...
-
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         """Call it, once, when all that comes together is there: it will append ``size`` more."""
         ...
@@ -58,11 +54,13 @@ class Gathering:
         *,
         machine: Machine,
         journal: Committing,
+        submit: Callable[[], asyncio.Future[None] | None],
         now_ns: Callable[[], int],
         on_published: Callable[[str, int], bool],
     ) -> None:
         self._machine = machine
         self._journal = journal
+        self._submit = submit  # done when all is committed; None when it is so already
         self._now_ns = now_ns
         self._on_published = on_published  # whether somebody will come for it at once
         self._is_awaited = False
@@ -122,7 +120,7 @@ class Gathering:
 
     def _commit(self, answered: _Answered) -> None:
         try:
-            committed = self._journal.submit()
+            committed = self._submit()
         except PenstockError as exc:
             _refuse(answered, exc)
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 
@@ -13,6 +12,7 @@ from penstock.core.timeline import Places
 from penstock.storage.base import Durability
 from penstock.storage.block import Block, block_of
 from penstock.storage.embedded import EmbeddedStore
+from penstock.storage.end_of_turn import EndOfTurn
 
 __all__ = ["MemoryStore"]
 
@@ -27,7 +27,7 @@ class _MemoryJournal:
         self._events: dict[int, Event] = {}
         self._last = 0
         self._is_stale = False
-        self._callbacks: set[Callable[[], None]] = set()
+        self._end_of_turn = EndOfTurn()
 
     def append(self, event: Event) -> Place:
         if isinstance(event, Published | DeadLettered):
@@ -67,13 +67,7 @@ class _MemoryJournal:
         return None
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        if callback not in self._callbacks:
-            self._callbacks.add(callback)
-            asyncio.get_running_loop().call_soon(self._call, callback)
-
-    def _call(self, callback: Callable[[], None]) -> None:
-        self._callbacks.discard(callback)
-        callback()
+        self._end_of_turn.ask(callback)
 
     def load_nowait(self, place: Place) -> Event | None:
         return self._events[place.locator]

@@ -154,14 +154,14 @@ class Waiters:
         if not self._lines:
             return False
         has_woken = self._wake_letters(queue, now_ns)
-        return self._look_at(_feeds_of(queue), now_ns) or has_woken
+        return self._look_at(queue.feeds, now_ns) or has_woken
 
     def wake_fed(self, queue: Queue, count: int, now_ns: int) -> bool:
         """As `wake`, after a publish of ``count`` messages: for no more than there are messages.
 
         Only who reads a feed that it reached can have got something.
         """
-        return self._look_at(queue.fed, now_ns, count) if self._lines else False
+        return self._look_at(queue.feeds.reached, now_ns, count) if self._lines else False
 
     def wake_settled(self, reader: Subscription, now_ns: int) -> bool:
         """As `wake`, after something was settled, or given back, on a subscription.
@@ -187,14 +187,14 @@ class Waiters:
 
     def _wake_letters(self, queue: Queue, now_ns: int) -> bool:
         letters = queue.dead_letters
-        return letters is not None and self._look_at([letters.everything], now_ns)
+        return letters is not None and self._look_at([letters.feeds.everything], now_ns)
 
     def _line(self, reader: Subscription) -> _Line | None:
         return self._lines.get(reader.feed, _NOBODY).get(reader.id)
 
     def wake_all(self, queue: Queue) -> None:
         """Whether or not there is anything: the queue or the store is going away."""
-        for feed in _feeds_of(queue):
+        for feed in queue.feeds:
             for line in self._lines.get(feed, _NOBODY).values():
                 line.wake_all()
         if queue.dead_letters is not None:
@@ -205,10 +205,6 @@ class Waiters:
         line = self._line(reader)
         if line is not None:
             line.wake_all()
-
-
-def _feeds_of(queue: Queue) -> Iterable[Feed]:
-    return queue.everything, *queue.feeds.values()
 
 
 def _with_descendants(reader: Subscription) -> Iterable[Subscription]:

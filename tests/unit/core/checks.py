@@ -27,9 +27,9 @@ def check_reader(reader: Subscription, naive: NaiveSubscription, now_ns: int) ->
     }
     assert {i: tried.deliveries for i, tried in reader.attempts.items()} == naive.tries
     assert set(indexes_of(list(reader.held()))) == naive.held, "held"
-    parked = {index for line in reader.groups.values() for index in line[1:]}
+    parked = {index for line in reader.groups.lines.values() for index in line[1:]}
     assert parked == naive.parked, "parked"
-    assert set(reader.waiting) == naive.delayed(now_ns), "delayed"
+    assert set(reader.waiting.times) == naive.delayed(now_ns), "delayed"
     assert indexes_of(reader.ready_runs(next_index + 1)) == naive.ready(now_ns), "ready"
     stats = subscription_stats(reader, now_ns)
     assert (stats.ready, stats.in_flight, stats.delayed, stats.parked, stats.held) == (
@@ -59,7 +59,9 @@ def compare(machine: Machine, other: Machine, now_ns: int) -> None:
 
 def _compare_readers(reader: Subscription, twin: Subscription) -> None:
     stop = reader.queue.next
-    for name in ("leases", "attempts", "waiting", "groups", "epoch", "polled", "start", "config"):
+    assert reader.waiting.times == twin.waiting.times, "waiting"
+    assert reader.groups.lines == twin.groups.lines, "groups"
+    for name in ("leases", "attempts", "epoch", "polled", "start", "config"):
         assert getattr(reader, name) == getattr(twin, name), name
     assert reader.ready_runs(stop + 1) == twin.ready_runs(stop + 1)
     assert list(reader.unsettled_within(0, stop)) == list(twin.unsettled_within(0, stop))

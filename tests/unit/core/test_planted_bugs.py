@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from penstock.core.feed import Feed
+from penstock.core.groups import Groups
 from penstock.core.lease import Attempts
 from penstock.core.queue import Queue
 from penstock.core.runs import Run
@@ -43,13 +44,15 @@ def give_an_acked_message_of_a_group_again(patch: pytest.MonkeyPatch) -> None:
     forget = Subscription._forget
 
     def in_the_wrong_order(self: Subscription, start: int, stop: int) -> None:
-        groups, self.groups = self.groups, {}
+        groups, self.groups = self.groups, Groups()
         forget(self, start, stop)
         self.groups = groups
         for index in self.feed.special_within(start, stop):
-            group = self.queue.special[index].group
+            group = self.queue.feeds.special[index].group
             if group is not None:
-                self._leave_group(group, index)
+                head = self.groups.leave(group, index)
+                if head is not None:
+                    self._admit(head)
 
     patch.setattr(Subscription, "_forget", in_the_wrong_order)
 
@@ -57,7 +60,7 @@ def give_an_acked_message_of_a_group_again(patch: pytest.MonkeyPatch) -> None:
 def count_old_matches_for_everybody(patch: pytest.MonkeyPatch) -> None:
     def backfill(self: Queue, feed: Feed, since: int, matches: list[Run]) -> None:
         if since < feed.since:
-            feed.backfill(since, matches, self.everything)
+            feed.backfill(since, matches, self.feeds.everything)
 
     patch.setattr(Queue, "backfill", backfill)
 

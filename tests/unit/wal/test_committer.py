@@ -163,6 +163,37 @@ async def test_all_that_one_turn_of_the_loop_submits_is_one_commit_on_the_loop(
         simulated.is_down = False
 
 
+async def test_a_callback_that_fails_takes_no_other_with_it(simulated: SimulatedFiles) -> None:
+    log = prepared_log(simulated)
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    committer = GroupCommitter(log)
+    # Given a callback that fails, and one after it
+    problem = ValueError("planted")
+    last: list[asyncio.Future[None]] = []
+
+    def fail() -> None:
+        raise problem
+
+    def append_last() -> None:
+        log.append(KIND, b"last")
+        last.append(committer.submit())
+
+    committer.before_commit(fail, 0)
+    committer.before_commit(append_last, 4)
+    # When the group is closed, by the end of a turn or by the end of all
+    log.append(KIND, b"a")
+    await committer.submit()
+    await last[0]
+    committer.before_commit(fail, 0)
+    committer.before_commit(append_last, 4)
+    await committer.stop()
+    await last[1]
+    # Then the other was called all the same, and the loop was told of the failure
+    assert [context["exception"] for context in told] == [problem, problem]
+    assert payloads(simulated) == [b"first", b"a", b"last", b"last"]
+
+
 async def come(committer: GroupCommitter, log: Log, count: int, *, turns: bool) -> None:
     """All at once, or each a turn of the loop after the other; until all are answered."""
     waiting = []

@@ -57,7 +57,8 @@ class Committer(Protocol):
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         """Call it, once, when the group is complete: it may still append to it, and submit.
 
-        About ``size`` bytes, in addition to those of earlier calls.
+        About ``size`` bytes, in addition to those of earlier calls. If it raises, the loop's
+        exception handler hears of it; the group and the other callbacks go on.
         """
         ...
 
@@ -184,7 +185,11 @@ class GroupCommitter(Committer):
         try:
             callbacks, self._callbacks = self._callbacks, {}
             for callback in callbacks:
-                callback()
+                try:
+                    callback()
+                except Exception as exc:  # that of one is no reason to drop the others
+                    message = "a callback failed that was to complete a group of the log"
+                    self._loop.call_exception_handler({"message": message, "exception": exc})
         finally:
             self._is_open = False
             self._announced = 0

@@ -53,8 +53,6 @@ MAX_PAYLOAD_BYTES = 2**32 - 2**12
 MARK = 1
 MARK_BYTES = _HEADER.size + _MARK.size
 
-_END = bytes(HEADER_BYTES)
-
 
 class Record(NamedTuple):
     """A record whose CRC matched. ``payload`` is a view of the buffer it was read from."""

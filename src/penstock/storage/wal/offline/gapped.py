@@ -262,7 +262,7 @@ class GappedHistory:
         )
         if subscription is not None and not subscription.is_settled(event.index):
             subscription.bury(event.index)
-        is_readable = source.holds(event.index) and event.index in source.everything.matched
+        is_readable = source.holds(event.index) and event.index in source.feeds.everything.matched
         if not is_readable and letters.default is not None:
             letters.default.settle([(event.letter_index, event.letter_index + 1)], "expired")
         return True
@@ -296,8 +296,8 @@ class GappedHistory:
 
 def _known(queue: Queue, bounds: list[int]) -> list[int]:
     """What is not lost of some runs."""
-    runs = [part for run in ev.pairs(bounds) for part in queue.everything.matched.within(*run)]
-    return ev.flat(runs)
+    matched = queue.feeds.everything.matched
+    return ev.flat([part for run in ev.pairs(bounds) for part in matched.within(*run)])
 
 
 def _unsettled(subscription: Subscription, runs: Iterable[Run]) -> list[Run]:

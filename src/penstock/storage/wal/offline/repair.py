@@ -132,7 +132,7 @@ def plan_repair(files: DiskFiles, *, rng: Random, progress: Progress | None = No
         is_gapped=found.is_gapped,
         left_out=dict(found.history.left_out),
         kept={
-            queue.name: queue.everything.matched.count_within(queue.first, queue.next)
+            queue.name: queue.feeds.everything.matched.count_within(queue.first, queue.next)
             + len(queue.stragglers)
             for queue in sorted(machine.queues.values(), key=lambda queue: queue.name)
         },

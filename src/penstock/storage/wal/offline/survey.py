@@ -205,7 +205,7 @@ def _queues(files: Files) -> tuple[list[QueueReport], str | None]:
 
 
 def _queue(queue: Queue) -> QueueReport:
-    readable = queue.everything.matched.count_within(queue.first, queue.next)
+    readable = queue.feeds.everything.matched.count_within(queue.first, queue.next)
     return QueueReport(
         name=queue.name,
         first=queue.first,

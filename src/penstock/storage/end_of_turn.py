@@ -1,0 +1,29 @@
+"""What is to be done once, when all that one turn of the event loop brings is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+__all__ = ["EndOfTurn"]
+
+
+class EndOfTurn:
+    """Calls back at the end of the turn: each callback once, however often it was asked for.
+
+    By the time it is called it is forgotten, so it may ask for the next turn.
+    """
+
+    __slots__ = ("_callbacks",)
+
+    def __init__(self) -> None:
+        self._callbacks: set[Callable[[], None]] = set()
+
+    def ask(self, callback: Callable[[], None]) -> None:
+        if callback not in self._callbacks:
+            self._callbacks.add(callback)
+            asyncio.get_running_loop().call_soon(self._call, callback)
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        self._callbacks.discard(callback)
+        callback()

@@ -1,0 +1,70 @@
+"""What each settlement of the contract means to the machine.
+
+Those of one call are settled in their order, and all of them or none: what is wrong with any of
+them is found before the first is applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core import settling
+from penstock.core.machine import Machine
+from penstock.core.outcome import Outcome
+from penstock.core.subscription import Subscription
+from penstock.storage import base
+
+__all__ = ["count_targets", "settle_all"]
+
+
+def count_targets(settlements: Sequence[base.Settlement]) -> int:
+    count = 0
+    for settlement in settlements:
+        count += 1 if isinstance(settlement, base.AckUpTo) else len(settlement.targets)
+    return count
+
+
+def settle_all(
+    machine: Machine,
+    queue: str,
+    subscription: str,
+    settlements: Sequence[base.Settlement],
+    now_ns: int,
+) -> list[list[Outcome]]:
+    """An outcome for each target of each settlement."""
+    if len(settlements) > 1:
+        # One alone is checked before it changes anything.
+        _check(machine.subscription(queue, subscription), settlements)
+    outcomes: list[list[Outcome]] = []
+    for settlement in settlements:
+        match settlement:
+            case base.Ack(targets=targets):
+                outcomes.append(settling.ack(machine, queue, subscription, targets, now_ns))
+            case base.Nack(targets=targets, delay_seconds=delay, reason=reason):
+                outcomes.append(
+                    settling.nack(machine, queue, subscription, targets, delay, reason, now_ns)
+                )
+            case base.Extend(targets=targets, seconds=seconds):
+                outcomes.append(
+                    settling.extend(machine, queue, subscription, targets, seconds, now_ns)
+                )
+            case base.GiveBack(targets=targets):
+                outcomes.append(settling.give_back(machine, queue, subscription, targets, now_ns))
+            case base.AckUpTo(index=index):
+                count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
+                outcomes.append([Outcome.DONE] * count)
+    return outcomes
+
+
+def _check(reader: Subscription, settlements: Sequence[base.Settlement]) -> None:
+    """Raise what any of them would, while nothing has changed yet."""
+    for settlement in settlements:
+        match settlement:
+            case base.Ack(targets=targets) | base.GiveBack(targets=targets):
+                settling.check_targets(reader, targets)
+            case base.Nack(targets=targets, delay_seconds=delay):
+                settling.check_targets(reader, targets)
+                settling.check_delay(delay)
+            case base.Extend(targets=targets, seconds=seconds):
+                settling.check_targets(reader, targets)
+                settling.check_extension(seconds)
