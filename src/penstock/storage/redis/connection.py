@@ -21,7 +21,7 @@ from penstock.storage.redis.address import parse
 from penstock.storage.redis.driver import Driver
 from penstock.storage.redis.scripts import Script, script
 
-__all__ = ["Connection", "translated"]
+__all__ = ["MOST", "Argument", "Connection", "bounded", "translated"]
 
 # A server that does not answer for this long is taken to be away.
 TIMEOUT_SECONDS = 5.0
@@ -29,6 +29,13 @@ TIMEOUT_SECONDS = 5.0
 _REPLICAS_SECONDS = 2.0
 
 Argument = str | bytes | int | float
+MOST = 2**53
+"""The largest whole number that a script tells from its neighbours."""
+
+
+def bounded(number: int, least: int = 0) -> int:
+    """As near to it as a script can have it."""
+    return max(least, min(number, MOST))
 
 
 @contextmanager
