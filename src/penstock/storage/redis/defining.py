@@ -104,8 +104,7 @@ class Defining:
 
     async def _add_names(self, name: str, config: QueueConfig) -> None:
         names = [name, name + EVENTS_SUFFIX] if config.events else [name]
-        async with self._steps.asking() as redis:
-            await redis.sadd(self._steps.keys.queues, *names)
+        await self._steps.prepare("SADD", self._steps.keys.queues, *names)
 
     def _new_queue(self, config: QueueConfig, *, salt: int) -> list[Any]:
         id = self._rng.getrandbits(ID_BITS)

@@ -67,6 +67,11 @@ class Steps:
         with self._step():
             return await self.connection.run(name, key, *arguments)
 
+    async def prepare(self, name: str, key: str, *arguments: Argument) -> None:
+        """One command that a script is to follow. It is as safe as that."""
+        with self._step():
+            await self.connection.prepare(name, key, *arguments)
+
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Redis]:
         """For a few commands that are no script."""
