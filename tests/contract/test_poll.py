@@ -163,6 +163,24 @@ async def test_a_poll_never_exceeds_the_cap_together_with_receives(
     assert indexes(await broker.receive(queue, limit=9)) == []
 
 
+async def test_what_was_received_out_of_turn_counts_for_the_cap_of_a_poll(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a cap of two, and a message behind the others that was received before them
+    await broker.alter_subscription(queue, "default", max_in_flight=2)
+    urgent = NewMessage(body=b"urgent", priority=9, not_before=world.clock.later(1))
+    await broker.publish(queue, [b"0", b"1", urgent])
+    world.clock.advance(1)
+    given = await broker.receive(queue)
+    assert bodies(given) == [b"urgent"]
+    # Then a poll gives no more than one
+    assert await poll(broker, queue, 0, 9) == [0]
+    assert await poll(broker, queue, 0, 9) == []
+    # And the next one when there is room again
+    await broker.ack(queue, receipts(given))
+    assert await poll(broker, queue, 0, 9) == [1]
+
+
 async def test_a_poll_needs_an_existing_queue_and_subscriber(broker: Broker, queue: str) -> None:
     with pytest.raises(QueueNotFound):
         await broker.poll("none", "default", start=0, count=1)

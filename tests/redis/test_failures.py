@@ -245,7 +245,7 @@ async def _open_port(server: ValkeyServer) -> int:
         ("redis+sentinel://127.0.0.1:26379/mymaster/one", InvalidArgument),
         ("redis+cluster://127.0.0.1:1,127.0.0.1:2", StoreUnavailable),
         ("redis+cluster://127.0.0.1:7000/1", InvalidArgument),
-        ("redis+cluster://127.0.0.1:7000?replicas=1", InvalidArgument),
+        ("redis+cluster://127.0.0.1:7000?replicas=all", InvalidArgument),
         ("redis+cluster://127.0.0.1:7000,", InvalidArgument),
         ("redis+mirror://127.0.0.1:7000", UnknownBackend),
         ("mysql://127.0.0.1/db", UnknownBackend),

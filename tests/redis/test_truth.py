@@ -56,6 +56,33 @@ async def test_a_subscription_is_a_consumer_group_with_its_lag_and_pending(
     assert (found["pending"], found["lag"], found["last-delivered-id"]) == (0, 10, "0-0")
 
 
+async def test_an_ack_is_news_only_where_it_makes_room(
+    broker: Broker, redis: Redis, root: str
+) -> None:
+    # Given somebody who hears all news of a queue with three messages, of which two may be given
+    await broker.publish("jobs", [b"a", b"b", b"c"])
+    await broker.alter_subscription("jobs", "default", max_in_flight=2)
+    async with redis.pubsub(ignore_subscribe_messages=True) as news:
+        await news.subscribe(f"{root}:news")
+        await news.get_message(timeout=5)  # none: that it is subscribed
+
+        async def told() -> list[str]:
+            """Since the last time; what is published last is the end of it."""
+            await redis.publish(f"{root}:news", "end")
+            found = []
+            while (message := await news.get_message(timeout=5)) and message["data"] != "end":
+                found.append(message["data"])
+            return found
+
+        # When one of two is acked, there is room for the third
+        first, second = await broker.receive("jobs", limit=2)
+        await broker.ack("jobs", [first.receipt])
+        assert await told() == ["*"]
+        # When there was room before, nobody need look
+        await broker.ack("jobs", [second.receipt])
+        assert await told() == []
+
+
 async def test_a_receive_whose_bound_is_far_off_is_one_flight(
     broker: Broker, redis: Redis, root: str
 ) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 from benchmarks.engine.store import make_bodies
 from benchmarks.harness.bar import at_least
-from benchmarks.harness.row import Outcome, Row, by_contender
-from benchmarks.harness.sample import Sample, take_turns
-from benchmarks.harness.verdict import judge_ratio
+from benchmarks.harness.row import Outcome, Row
+from benchmarks.harness.sample import Sample
+from benchmarks.scale.beside import beside
 from benchmarks.scale.run import Run, penstock, redis_py, redis_server
 from benchmarks.scale.scale import BATCH
 from penstock.http.v1.fields import MAX_ANSWER_BYTES
@@ -49,21 +49,7 @@ async def measure(run: Run) -> Outcome:
                     await redis.xack("peer", "group", *(id for id, _ in found[0][1]))
                 return Sample(messages=batches * BATCH, seconds=perf_counter() - start)
 
-            contenders = {"penstock": ours, PEER: peer}
-            rounds = [
-                await take_turns(contenders, slices=run.scale.slices)
-                for _ in range(run.scale.rounds)
-            ]
-    samples = by_contender(rounds)
-    verdict = judge_ratio(
-        what=f"batches of {BATCH}",
-        unit="messages/s",
-        ours=samples["penstock"],
-        reference_name=PEER,
-        reference=samples[PEER],
-        bar=BAR,
-    )
-    return Outcome(verdicts=(verdict,), samples=samples)
+            return await beside(run, ours, PEER, peer, BAR)
 
 
 ROW = Row(name="receive", what="receive + ack", measure=measure)

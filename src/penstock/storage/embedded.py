@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from typing import Literal
@@ -38,11 +37,10 @@ from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 from penstock.storage.reader import MessageReader
 from penstock.storage.settlements import count_targets, settle_all
+from penstock.storage.ticking import Ticker
 from penstock.storage.waiters import Waiters
 
 __all__ = ["EmbeddedStore"]
-
-logger = logging.getLogger(__name__)
 
 # About what the events of a command take, and what each of its targets adds.
 _EVENT_BYTES = 256
@@ -71,7 +69,7 @@ class EmbeddedStore:
             machine=machine, reader=self._reader, waiters=self._waiters, now_ns=self._now
         )
         self._closed = False
-        self._ticker: asyncio.Task[None] | None = None
+        self._ticker = Ticker()
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -365,18 +363,7 @@ class EmbeddedStore:
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed or fails."""
-        self._ticker = asyncio.get_running_loop().create_task(self._tick_forever(every_seconds))
-
-    async def _tick_forever(self, every_seconds: float) -> None:
-        while True:
-            await asyncio.sleep(every_seconds)
-            try:
-                await self.tick()
-            except StorageError as exc:
-                # Whoever uses the store is told by its own call; time goes on for the others.
-                logger.error("the regular work of the store failed: %s", exc)
-            except Exception:
-                logger.exception("the regular work of the store failed")
+        self._ticker.start(self.tick, every_seconds)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -386,9 +373,7 @@ class EmbeddedStore:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._ticker is not None:
-            self._ticker.cancel()
-            await asyncio.gather(self._ticker, return_exceptions=True)
+        await self._ticker.stop()
         for queue in self.machine.queues.values():
             self._waiters.wake_all(queue)
         await asyncio.sleep(0)  # commits that were put off by a turn come first

@@ -22,6 +22,7 @@ def test_sentinels_are_many_hosts_and_the_name_of_what_they_watch() -> None:
 
 
 def test_a_cluster_is_known_by_some_of_its_nodes() -> None:
-    found = parse("valkeys+cluster://:word@one:7000,two?ssl_cert_reqs=none")
+    found = parse("valkeys+cluster://:word@one:7000,two?ssl_cert_reqs=none&replicas=2")
     assert (found.kind, found.hosts) == ("cluster", (("one", 7000), ("two", 6379)))
+    assert found.replicas == 2
     assert found.options == {"password": "word", "ssl": True, "ssl_cert_reqs": "none"}

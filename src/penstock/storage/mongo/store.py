@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from random import SystemRandom
-from types import MappingProxyType
-from typing import Literal, TypeVar
+from typing import Literal
 
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import DEFAULT_SUBSCRIPTION
@@ -27,13 +26,13 @@ from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats
-from penstock.errors import PenstockError, QueueNotFound, StorageError, StoreUnavailable
+from penstock.errors import PenstockError, StorageError
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.block import Chunk
 from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.connection import Connection
-from penstock.storage.mongo.documents import batch_documents, message_document, to_message
+from penstock.storage.mongo.documents import to_message
 from penstock.storage.mongo.mirror import (
     MARK_SECONDS,
     PASS_SECONDS,
@@ -42,20 +41,16 @@ from penstock.storage.mongo.mirror import (
     is_recorded,
     source_of,
 )
-from penstock.storage.mongo.recovery import index_of, is_lost, recover
+from penstock.storage.mongo.publishing import ArchiveMode, Publishing
 from penstock.storage.mongo.shared import ArchivedShared
+from penstock.storage.mongo.wholeness import Wholeness
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "ArchivedStore"]
 
 logger = logging.getLogger(__name__)
 
-ArchiveMode = Literal["sync", "async"]
-T = TypeVar("T")
-
 _CLOSE_SECONDS = 10.0
-_ATTEMPTS = 5
-_NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class ArchivedStore:
@@ -66,17 +61,14 @@ class ArchivedStore:
     ) -> None:
         self._hot = hot
         self._archive = archive
-        self._identity = identity
         self._mode = mode
         self._writer = Writer(archive, hot.version)
-        self._versions: dict[str, str] = {}  # of queues, as they were after the last publish
         self._mirror = Mirror(hot, archive)
+        self._whole = Wholeness(hot, archive, self._mirror, identity)
+        self._publishing = Publishing(hot, archive, self._writer, self._whole, mode)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
-        # By queue, index and id of the newest message that was answered, until it is looked for.
-        self._answered: dict[str, tuple[int, str]] = {}
         self._turn = asyncio.Lock()
-        self._recovering = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -100,20 +92,9 @@ class ArchivedStore:
             raise
         return store
 
-    async def recover(self, suspects: Mapping[str, int] = _NONE) -> Recovered:
-        """Rebuild what the hot store has lost, and archive what it has that the record has not.
-
-        ``suspects`` are messages, by queue, that may be lost although newer ones are not. Once for
-        all who ask while it is done: the lock keeps out other servers, not this one.
-        """
-        is_first = not self._recovering.locked()
-        async with self._recovering:
-            if not is_first and await self._hot.is_complete(self._identity):
-                return Recovered(restored={}, archived={})
-            recovered = await recover(self._hot, self._archive, self._identity, suspects)
-            if recovered.restored or recovered.archived:
-                await self._mirror.copy_all()
-            return recovered
+    async def recover(self) -> Recovered:
+        """Rebuild what the hot store has lost, and archive what it has that the record has not."""
+        return await self._whole.recover()
 
     @property
     def durability(self) -> base.Durability:
@@ -130,7 +111,7 @@ class ArchivedStore:
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
         async with self._turn:
-            await self._check_whole()
+            await self._whole.check()
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
                 gone = asyncio.Event()
                 defining = asyncio.ensure_future(self._mirror.delete(change, gone))
@@ -148,89 +129,10 @@ class ArchivedStore:
         if isinstance(change, base.PurgeQueue):
             await self._mirror.purge(change.queue)
 
-    async def _check_whole(self) -> None:
-        """A queue that waits to be rebuilt must not be made anew."""
-        if not await self._hot.is_complete(self._identity):
-            await self.recover()
-
-    async def _whole(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """A queue that is not there may be one that the hot store has lost."""
-        try:
-            return await ask()
-        except QueueNotFound:
-            if await self._hot.is_complete(self._identity):
-                raise
-            await self.recover()
-            return await ask()
-
     # Messages.
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        self._writer.check_room()
-        before = self._versions.get(queue)
-        result = await self._whole(lambda: self._hot.publish(queue, batch))
-        written = self._writer.add(queue, batch_documents(queue, batch, result))
-        if self._mode == "async":
-            return result
-        try:
-            version = await asyncio.shield(written)
-            if result.duplicates:
-                await self._add_missing(queue, result)
-            if version is None or version != before:
-                await self._make_sure(queue, [message.id for message in result])
-                if version is not None:
-                    self._versions[queue] = version
-        except IndexTaken as exc:
-            await self.recover({queue: exc.index})
-            raise StoreUnavailable(
-                "Redis had lost messages and was rebuilt, this publish with it: try again"
-            ) from exc
-        result.durability = "replicated"
-        if batch.bodies:
-            newest = (result[-1].index, result[-1].id)
-            self._answered[queue] = max(newest, self._answered.get(queue, newest))
-        return result
-
-    async def _make_sure(self, queue: str, ids: Sequence[str]) -> None:
-        """The hot store has them, although it may have been rebuilt before the record had them."""
-        for _ in range(_ATTEMPTS):
-            try:
-                found = await self._whole(lambda: self._hot.find(queue, ids))
-                lost = [
-                    id
-                    for id, message in zip(ids, found, strict=True)
-                    if message is None and await is_lost(self._hot, queue, id)
-                ]
-            except QueueNotFound:
-                return  # deleted meanwhile
-            if not lost:
-                return
-            await self.recover({queue: index_of(lost[0])})
-        raise StoreUnavailable("Redis is being rebuilt, this publish with it: try again")
-
-    async def check_answered(self) -> None:
-        """Put back what the hot store has lost by itself after it was answered for.
-
-        It is enough to look for the newest of a queue: whatever is published in the place of one
-        before it finds the place taken.
-        """
-        answered, self._answered = self._answered, {}
-        for queue, (index, id) in answered.items():
-            try:
-                if await is_lost(self._hot, queue, id):
-                    await self.recover({queue: index})
-            except QueueNotFound:
-                continue  # deleted, or lost: then it is rebuilt from a record that has them
-            except BaseException:
-                self._answered = answered | self._answered  # to be looked for again
-                raise
-
-    async def _add_missing(self, queue: str, result: PublishResult) -> None:
-        """The first publish of a duplicate may have died before it was archived."""
-        ids = await self._archive.missing(queue, set(result.duplicates.values()))
-        if ids:
-            found = [message for message in await self._hot.find(queue, ids) if message]
-            await self._writer.add(queue, [message_document(message) for message in found])
+        return await self._publishing.publish(queue, batch)
 
     def _given(self, queue: str, subscription: str, deliveries: Sequence[Delivery]) -> None:
         if deliveries:
@@ -246,7 +148,7 @@ class ArchivedStore:
         lease_seconds: float | None = None,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        given = await self._whole(
+        given = await self._whole.ask(
             lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
         )
         self._given(queue, subscription, given)
@@ -260,31 +162,31 @@ class ArchivedStore:
         count: int,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        given = await self._whole(
+        given = await self._whole.ask(
             lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
         )
         self._given(queue, subscription, given)
         return given
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        given = await self._whole(lambda: self._hot.ask_again(queue, subscription, index))
+        given = await self._whole.ask(lambda: self._hot.ask_again(queue, subscription, index))
         self._given(queue, subscription, [given])
         return given
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        outcomes = await self._whole(lambda: self._hot.settle(queue, subscription, settlements))
+        outcomes = await self._whole.ask(lambda: self._hot.settle(queue, subscription, settlements))
         self._mirror.touch(queue)
         return outcomes
 
     # Reading.
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole(lambda: self._hot.read(queue, start, limit))
+        return await self._whole.ask(lambda: self._hot.read(queue, start, limit))
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
-        return await self._whole(lambda: self._hot.scan(queue, start, stop, most_bytes))
+        return await self._whole.ask(lambda: self._hot.scan(queue, start, stop, most_bytes))
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
@@ -293,7 +195,7 @@ class ArchivedStore:
 
         While MongoDB is away there are only those of the hot store.
         """
-        hot = await self._whole(lambda: self._hot.view(queue, subscription, settled, limit))
+        hot = await self._whole.ask(lambda: self._hot.view(queue, subscription, settled, limit))
         if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
             return hot
         try:
@@ -318,44 +220,44 @@ class ArchivedStore:
         return sorted(merged, key=lambda one: one.message.index)[:limit]
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        return await self._whole(lambda: self._hot.find(queue, ids))
+        return await self._whole.ask(lambda: self._hot.find(queue, ids))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        return await self._whole(lambda: self._hot.stats(queue))
+        return await self._whole.ask(lambda: self._hot.stats(queue))
 
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole(lambda: self._hot.dead_letters(queue, start, limit))
+        return await self._whole.ask(lambda: self._hot.dead_letters(queue, start, limit))
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
-        count = await self._whole(lambda: self._hot.redrive(queue, action, ids))
+        count = await self._whole.ask(lambda: self._hot.redrive(queue, action, ids))
         self._mirror.touch(queue)
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        await self._whole(lambda: self._hot.release(queue, subscription, indexes))
+        await self._whole.ask(lambda: self._hot.release(queue, subscription, indexes))
         self._mirror.touch(queue)
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        return await self._whole(lambda: self._hot.held(queue, subscription, limit))
+        return await self._whole.ask(lambda: self._hot.held(queue, subscription, limit))
 
     async def blockers(
         self, queue: str, subscription: str, indexes: Sequence[int]
     ) -> list[list[str]]:
-        return await self._whole(lambda: self._hot.blockers(queue, subscription, indexes))
+        return await self._whole.ask(lambda: self._hot.blockers(queue, subscription, indexes))
 
     # Waiting and time.
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        return await self._whole(lambda: self._hot.wait(queue, subscription, timeout_seconds))
+        return await self._whole.ask(lambda: self._hot.wait(queue, subscription, timeout_seconds))
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
     ) -> News:
-        return await self._whole(
+        return await self._whole.ask(
             lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
         )
 
@@ -366,6 +268,10 @@ class ArchivedStore:
         """Do what is due now; the record follows."""
         await self._hot.tick()
         await self.copy_all()
+
+    async def check_answered(self) -> None:
+        """Put back what the hot store has lost by itself after it was answered for."""
+        await self._publishing.check_answered()
 
     async def copy_changed(self) -> None:
         """Bring the record up to what this server has changed."""
@@ -398,7 +304,7 @@ class ArchivedStore:
             try:
                 if self._archive.problem is not None:
                     await self._archive.ping()
-                await self._check_whole()
+                await self._whole.check()
                 await self.check_answered()
                 await self._mirror.copy_changed()
                 # Whichever server comes first does it; nobody gives the lock back.

@@ -95,13 +95,11 @@ def _parse_many(
     if kind == "cluster":
         if path not in ("", "0"):
             raise ValueError(f"a cluster has the database 0 alone, not {path!r}")
-        if replicas:
-            raise ValueError("replicas is for one Redis or Sentinel, not for a cluster")
         _check_understood(asked)
         return Address(
             kind="cluster",
             prefix=prefix,
-            replicas=0,
+            replicas=replicas,
             hosts=hosts,
             options=options,
             sentinel_options={},

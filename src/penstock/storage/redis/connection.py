@@ -19,9 +19,9 @@ from penstock.errors import (
 from penstock.storage.base import Durability
 from penstock.storage.redis.address import parse
 from penstock.storage.redis.driver import Driver
-from penstock.storage.redis.scripts import Script, script
+from penstock.storage.redis.scripts import script
 
-__all__ = ["Connection", "translated"]
+__all__ = ["MOST", "Argument", "Connection", "bounded", "translated"]
 
 # A server that does not answer for this long is taken to be away.
 TIMEOUT_SECONDS = 5.0
@@ -29,6 +29,13 @@ TIMEOUT_SECONDS = 5.0
 _REPLICAS_SECONDS = 2.0
 
 Argument = str | bytes | int | float
+MOST = 2**53
+"""The largest whole number that a script tells from its neighbours."""
+
+
+def bounded(number: int, least: int = 0) -> int:
+    """As near to it as a script can have it."""
+    return max(least, min(number, MOST))
 
 
 @contextmanager
@@ -42,6 +49,7 @@ def translated() -> Iterator[None]:
         failures.ReadOnlyError,
         failures.ClusterDownError,
         failures.TryAgainError,
+        failures.AskError,
         failures.RedisClusterException,
         OSError,
     ) as exc:
@@ -94,25 +102,33 @@ class Connection:
         found = script(name)
         async with self.asking() as redis:
             try:
-                return await self._evaluate(
-                    redis, found, ("EVALSHA", found.digest, 1, key, *arguments)
+                self.round_trips += 1
+                return await self._send(
+                    redis, found.writes, key, ("EVALSHA", found.digest, 1, key, *arguments)
                 )
             except failures.NoScriptError:
                 # Redis was restarted, or another one has taken over. This one learns it.
-                return await self._evaluate(redis, found, ("EVAL", found.text, 1, key, *arguments))
+                self.round_trips += 1
+                return await self._send(
+                    redis, found.writes, key, ("EVAL", found.text, 1, key, *arguments)
+                )
 
-    async def _evaluate(self, redis: Redis, found: Script, command: tuple[Argument, ...]) -> Any:
-        self.round_trips += 1
-        if not (self._replicas and found.writes):
+    async def prepare(self, name: str, key: str, *arguments: Argument) -> Any:
+        """One command that a script goes on from, which waits for replicas for both.
+
+        But not in a cluster, where they may be on two nodes.
+        """
+        async with self.asking() as redis:
+            return await self._send(redis, self.driver.is_cluster, key, (name, key, *arguments))
+
+    async def _send(
+        self, redis: Redis, writes: bool, key: str, command: tuple[Argument, ...]
+    ) -> Any:
+        if not (self._replicas and writes):
             return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
-        # On the same connection, whose writes are what is waited for.
-        together = redis.pipeline(transaction=False)
-        together.execute_command(*command)
-        together.execute_command("WAIT", self._replicas, round(_REPLICAS_SECONDS * 1000))
-        answer, reached = await together.execute(raise_on_error=False)
-        for one in (answer, reached):
-            if isinstance(one, Exception):
-                raise one
+        answer, reached = await self.driver.run_replicated(
+            key, command, self._replicas, _REPLICAS_SECONDS
+        )
         if reached < self._replicas:
             raise StoreUnavailable(
                 f"Redis has done it, but {reached} of its replicas have it, and {self._replicas} "

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from redis import exceptions as failures
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.asyncio.cluster import ClusterNode, RedisCluster
@@ -22,6 +23,22 @@ __all__ = ["Driver"]
 _CONNECTIONS = 2**31 - 1
 # One Sentinel that does not answer must not keep us from asking the next.
 _SENTINEL_SECONDS = 1.0
+# How often a command follows a queue from node to node.
+_MOST_MOVES = 16
+
+
+async def _run_both(
+    pipeline: Any, command: Sequence[Any], wait: Sequence[Any], **options: Any
+) -> tuple[Any, int]:
+    """On one connection, whose writes are what is waited for; nothing is sent a second time."""
+    pipeline.execute_command(*command, **options)
+    pipeline.execute_command(*wait, **options)
+    once = {"allow_redirections": False} if options else {}
+    answer, reached = await pipeline.execute(raise_on_error=False, **once)
+    for one in (answer, reached):
+        if isinstance(one, Exception):
+            raise one
+    return answer, reached
 
 
 class Driver:
@@ -63,6 +80,10 @@ class Driver:
                 # It has the same commands, but is no subclass.
                 self.redis = cast(Redis, self._cluster)
 
+    @property
+    def is_cluster(self) -> bool:
+        return self._cluster is not None
+
     def _single(self) -> Redis:
         try:
             return Redis.from_url(self._address.url, **self._options)
@@ -87,6 +108,30 @@ class Driver:
         """The Redis that we are connected to has become a replica: connect anew."""
         if self._cluster is None:
             await self.redis.connection_pool.disconnect(inuse_connections=False)
+
+    async def run_replicated(
+        self, key: str, command: Sequence[Any], replicas: int, seconds: float
+    ) -> tuple[Any, int]:
+        """A command that writes at a key: its answer, and how many replicas have it by then.
+
+        It asks for so many and waits no longer than that.
+        """
+        wait = ("WAIT", replicas, round(seconds * 1000))
+        if self._cluster is None:
+            return await _run_both(self.redis.pipeline(transaction=False), command, wait)
+        cluster = await self._cluster.initialize()
+        for _ in range(_MOST_MOVES):
+            # Both to the node that has the key: the driver would send the second one anywhere.
+            node = {"target_nodes": cluster.get_node_from_key(key)}
+            try:
+                return await _run_both(cluster.pipeline(), command, wait, **node)
+            except failures.MovedError as exc:
+                await cluster.nodes_manager.move_slot(exc)
+            except (failures.ConnectionError, failures.ClusterDownError):
+                # A pipeline does not by itself: ask the others who has taken over.
+                await cluster.nodes_manager.initialize()
+                raise
+        raise failures.RedisClusterException("the nodes do not agree on who has the queue")
 
     async def config(self, pattern: str) -> list[Any]:
         """Settings by name, of every server that takes writes."""

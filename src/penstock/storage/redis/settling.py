@@ -20,6 +20,7 @@ from penstock.core.settling import (
 )
 from penstock.errors import InvalidArgument, InvalidReceipt
 from penstock.storage import base
+from penstock.storage.redis.connection import MOST, bounded
 from penstock.storage.redis.definitions import QueueDefinition, ReaderDefinition, microseconds
 
 __all__ = ["pack_settlements", "parse_outcomes"]
@@ -34,8 +35,6 @@ _OUTCOMES = {
     ord("3"): Outcome.NOT_FOUND,
 }
 _NONE = -1
-# The largest whole number that a script tells from its neighbours.
-_MOST = 2**53
 
 
 def pack_settlements(
@@ -66,7 +65,7 @@ def pack_settlements(
                 packed.append(("give back", _targets(queue, reader, targets)))
             case base.AckUpTo(index=index):
                 check_whole("index", index)
-                packed.append(("up to", max(min(index, _MOST), 0)))
+                packed.append(("up to", bounded(index)))
     return _pack(packed)
 
 
@@ -76,7 +75,7 @@ def _run(reader: ReaderDefinition, targets: Sequence[Target]) -> tuple[int, int,
     if type(first) is not Delivery or type(first.index) is not int or type(first.epoch) is not int:
         return None
     start, epoch, id = first.index, first.epoch, reader.id
-    if not 0 <= start < _MOST or not 0 <= epoch < _MOST:
+    if not 0 <= start < MOST or not 0 <= epoch < MOST:
         return None
     for index, target in enumerate(targets, start):
         if (
@@ -119,7 +118,7 @@ def _find(queue: QueueDefinition, reader: ReaderDefinition, target: Target) -> t
             f"receipt {receipt.text!r} does not belong to subscription {reader.name!r} "
             f"of queue {queue.name!r}"
         )
-    if not 0 <= receipt.index < _MOST or not 0 <= receipt.epoch < _MOST:
+    if not 0 <= receipt.index < MOST or not 0 <= receipt.epoch < MOST:
         return _NONE, _NONE, _NONE
     return receipt.index, receipt.epoch, _NONE
 

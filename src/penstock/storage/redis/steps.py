@@ -17,9 +17,19 @@ from penstock.storage.redis.definitions import QueueDefinition, parse_definition
 from penstock.storage.redis.keys import Keys
 from penstock.storage.redis.messages import MICROSECONDS
 
-__all__ = ["Arguments", "Steps"]
+__all__ = ["Arguments", "Steps", "on"]
 
 Arguments = Callable[[QueueDefinition], Sequence[Argument]]
+
+
+def on(subscription: str, *more: Argument) -> Arguments:
+    """The arguments of a step on a subscription that must be there."""
+
+    def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+        definition.reader(subscription)
+        return [subscription, *more]
+
+    return arguments
 
 
 class Steps:
@@ -56,6 +66,11 @@ class Steps:
         """Any script."""
         with self._step():
             return await self.connection.run(name, key, *arguments)
+
+    async def prepare(self, name: str, key: str, *arguments: Argument) -> None:
+        """One command that a script is to follow. It is as safe as that."""
+        with self._step():
+            await self.connection.prepare(name, key, *arguments)
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Redis]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
+from functools import partial
 from random import Random, SystemRandom
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -17,53 +17,42 @@ from penstock.clock import Clock
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
-from penstock.core.message import Delivery, Message, ViewedMessage, message_id, parse_message_id
+from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
 from penstock.core.stats import QueueStats
 from penstock.errors import (
-    InvalidArgument,
     MessageNotFound,
-    NotFound,
     NotHeld,
     NotLeased,
     PenstockError,
-    QueueFull,
     QueueNotFound,
-    ReservedQueue,
-    StorageError,
 )
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
 from penstock.storage.block import Chunk
-from penstock.storage.redis import matching
 from penstock.storage.redis.channels import Channels
-from penstock.storage.redis.connection import Argument, Connection
+from penstock.storage.redis.connection import MOST, Argument, Connection, bounded
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
 from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
+from penstock.storage.redis.publishing import Publishing
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
 from penstock.storage.redis.shared import RedisShared
 from penstock.storage.redis.stats import parse_stats
-from penstock.storage.redis.steps import Arguments, Steps
+from penstock.storage.redis.steps import Arguments, Steps, on
 from penstock.storage.redis.telling import Telling
+from penstock.storage.redis.waiting import Waiting
+from penstock.storage.ticking import Ticker
 
 __all__ = ["RedisStore"]
-
-logger = logging.getLogger(__name__)
 
 CONSUMER_IDLE_MS = 3_600_000
 """For how long a server that receives nothing is shown among the consumers of a group."""
 
 _pack = msgspec.msgpack.Encoder().encode
-
-# Something due now may stay so for a moment: Redis's clock is not this one.
-_SHORTEST_WAIT_SECONDS = 0.01
-_MICROSECONDS_PER_SECOND = 1_000_000
-# No index is higher; what a script is given must stay a whole number.
-_MOST = 2**53
 
 
 class RedisStore:
@@ -81,16 +70,18 @@ class RedisStore:
         self._durability = durability
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
-        self._telling = Telling(self._steps, self._append)
+        publishing = Publishing(self._steps, durability)
+        self._telling = Telling(self._steps, publishing.append)
         self._steps.tell_events = self._telling.tell
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
-        self._gathering = Gathering(self._publish)
+        self._gathering = Gathering(publishing.publish)
         self._channels = Channels(connection.driver)
+        self._waiting = Waiting(self._steps, self._channels)
         self._shared = RedisShared(self._steps, self._channels)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
-        self._sweeper: asyncio.Task[None] | None = None
+        self._ticker = Ticker()
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -135,69 +126,6 @@ class RedisStore:
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
         return self._gathering.add(queue, batch)
 
-    async def _publish(self, queue: str, batch: NewBatch) -> PublishResult:
-        result = await self._append(queue, batch)
-        assert result is not None
-        return result
-
-    async def _append(self, queue: str, batch: NewBatch, events: str = "") -> PublishResult | None:
-        """``events`` says which ones these are, in a queue that holds the events of another.
-
-        None if another server has told these.
-        """
-        extras, payload = matching.pack_extras(batch), matching.payload(batch, events)
-        guess = _Guess()
-
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            if definition.source is not None or (definition.observed and not events):
-                raise ReservedQueue(f"{queue!r} is written by the broker alone: publish elsewhere")
-            if not matching.looks_at_ids(definition.feeds):
-                guess.is_needed = False
-                found = matching.pack_matches(definition.feeds, batch, guess.no_id)
-                return [extras, found, "", *payload]
-            guess.is_needed = True
-            found = matching.pack_matches(
-                definition.feeds, batch, lambda at: guess.id_of(at, definition.salt)
-            )
-            return [extras, found, guess.text, *payload]
-
-        while True:
-            time = guess.time if guess.is_needed else None
-            definition, answer = await self._steps.take("publish", queue, arguments, time=time)
-            if answer[0] == b"full":
-                raise _full(queue, answer)
-            if answer[0] in (b"ok", b"again"):
-                return self._published(definition, len(batch.bodies), answer)
-            if answer[0] == b"told":
-                return None
-            if answer[0] == b"reused":
-                raise InvalidArgument(
-                    f"the idempotency key {batch.keys[0].key[:80]!r} was used for a publish of "
-                    f"{answer[1]} messages, and this one has {len(batch.bodies)}: give each "
-                    "publish its own"
-                )
-            guess.learn(answer)
-
-    def _published(
-        self, definition: QueueDefinition, count: int, answer: list[Any]
-    ) -> PublishResult:
-        kind, created, first, found = answer
-        indexes: Sequence[int] = range(first, first + count)
-        duplicates: dict[int, str] = {}
-        if found:
-            originals = {}
-            for at in range(0, len(found), 3):
-                position, index, when = found[at] - 1, found[at + 1], found[at + 2]
-                originals[position] = index
-                duplicates[position] = message_id(when * MICROSECONDS, index, definition.salt)
-            new = iter(indexes)
-            indexes = [originals[at] if at in originals else next(new) for at in range(count)]
-        created_ns = created * MICROSECONDS
-        if kind == b"again":
-            for at, index in enumerate(indexes):
-                duplicates.setdefault(at, message_id(created_ns, index, definition.salt))
-        return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
-
     async def receive(
         self,
         queue: str,
@@ -212,7 +140,7 @@ class RedisStore:
             if lease_seconds is not None:
                 check_seconds("lease_seconds", lease_seconds)
             lease: Argument = "" if lease_seconds is None else microseconds(lease_seconds)
-            return [subscription, self._consumer, min(limit, _MOST), lease, _bytes(most_bytes)]
+            return [subscription, self._consumer, min(limit, MOST), lease, _bytes(most_bytes)]
 
         return await self._deliver("receive", queue, subscription, arguments)
 
@@ -228,7 +156,7 @@ class RedisStore:
             definition.reader(subscription)
             check_whole("start", start, 0)
             check_whole("count", count, 1)
-            bounds = [min(start, _MOST), min(count, _MOST)]
+            bounds = [min(start, MOST), min(count, MOST)]
             return [subscription, self._consumer, *bounds, _bytes(most_bytes)]
 
         return await self._deliver("poll", queue, subscription, arguments)
@@ -256,7 +184,7 @@ class RedisStore:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
             check_whole("index", index)
-            return [subscription, self._consumer, max(-1, min(index, _MOST))]
+            return [subscription, self._consumer, bounded(index, -1)]
 
         definition, answer = await self._steps.take("ask_again", queue, arguments)
         reader = definition.reader(subscription)
@@ -295,12 +223,12 @@ class RedisStore:
     # Reading.
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        wanted = [max(0, min(start, _MOST)), min(limit, _MOST)]
+        wanted = [bounded(start), min(limit, MOST)]
         definition, answer = await self._steps.take("read", queue, lambda _: wanted)
         return to_messages(definition, answer[1])
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
-        wanted = [max(0, min(start, _MOST)), max(0, min(stop, _MOST)), min(most_bytes, _MOST)]
+        wanted = [bounded(start), bounded(stop), min(most_bytes, MOST)]
         definition, answer = await self._steps.take("scan", queue, lambda _: wanted)
         return Chunk(to_blocks(definition, answer[1]), answer[2], definition.message_salt)
 
@@ -308,12 +236,8 @@ class RedisStore:
         self, queue: str, subscription: str, settled: bool | None, limit: int
     ) -> list[ViewedMessage]:
         which = {None: "all", True: "settled", False: "unsettled"}[settled]
-
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            definition.reader(subscription)
-            return [subscription, which, min(limit, _MOST)]
-
-        definition, answer = await self._steps.take("view", queue, arguments)
+        wanted = on(subscription, which, min(limit, MOST))
+        definition, answer = await self._steps.take("view", queue, wanted)
         return [
             ViewedMessage(
                 message=message,
@@ -335,11 +259,8 @@ class RedisStore:
     async def blockers(
         self, queue: str, subscription: str, indexes: Sequence[int]
     ) -> list[list[str]]:
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            definition.reader(subscription)
-            return [subscription, *(max(-1, min(index, _MOST)) for index in indexes)]
-
-        _, answer = await self._steps.take("blockers", queue, arguments)
+        wanted = on(subscription, *(bounded(index, -1) for index in indexes))
+        _, answer = await self._steps.take("blockers", queue, wanted)
         return [[name.decode() for name in names] for names in answer[1]]
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
@@ -372,7 +293,7 @@ class RedisStore:
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        wanted = [max(0, min(start, _MOST)), min(limit, _MOST)]
+        wanted = [bounded(start), min(limit, MOST)]
         _, answer = await self._steps.take("letters", queue, lambda _: wanted)
         if not answer[1]:
             return []
@@ -394,7 +315,7 @@ class RedisStore:
             definition.reader(subscription)
             for index in indexes:
                 check_whole("an index", index)
-            return [subscription, *(max(-1, min(index, _MOST)) for index in indexes)]
+            return [subscription, *(bounded(index, -1) for index in indexes)]
 
         _, answer = await self._steps.take("release", queue, arguments)
         if answer[0] == b"missing":
@@ -405,11 +326,8 @@ class RedisStore:
             )
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            definition.reader(subscription)
-            return [subscription, min(limit, _MOST)]
-
-        _, answer = await self._steps.take("held", queue, arguments)
+        wanted = on(subscription, min(limit, MOST))
+        _, answer = await self._steps.take("held", queue, wanted)
         return list(answer[1])
 
     # For an archive: see `HotStore`.
@@ -444,48 +362,12 @@ class RedisStore:
     # Waiting and time.
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        (await self._steps.definition(queue)).reader(subscription)
-        channel = self._steps.keys.news(queue)
-        async with self._channels.waiter(channel, subscription) as waiter:
-            _, (_, is_there, due) = await self._steps.take("peek", queue, _on(subscription))
-            if is_there:
-                return True
-            seconds = timeout_seconds
-            if due >= 0:
-                until_due = max(_SHORTEST_WAIT_SECONDS, due / _MICROSECONDS_PER_SECOND)
-                seconds = min(seconds, until_due)
-            try:
-                async with asyncio.timeout(seconds):
-                    await waiter.future
-            except TimeoutError:
-                # Who was woken just as the time was up must come.
-                return waiter.is_woken or seconds < timeout_seconds
-        return True
+        return await self._waiting.wait(queue, subscription, timeout_seconds)
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
     ) -> News:
-        (await self._steps.definition(queue)).reader(subscription)
-        loop = asyncio.get_running_loop()
-        until = loop.time() + timeout_seconds
-        while True:
-            async with self._channels.waiter(self._steps.keys.news(queue), None) as waiter:
-                news = await self._news_of(queue, subscription)
-                if news is None:  # it went while somebody waited, who is woken
-                    return News(seen=seen, ready=0, lowest_unacked_index=0)
-                if news.seen != seen or loop.time() >= until:
-                    return news
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(until):
-                        await waiter.future
-
-    async def _news_of(self, queue: str, subscription: str) -> News | None:
-        try:
-            _, answer = await self._steps.take("news", queue, _on(subscription))
-        except NotFound:
-            return None
-        _, seen, ready, floor = answer
-        return News(seen=seen, ready=ready, lowest_unacked_index=floor)
+        return await self._waiting.wait_news(queue, subscription, seen, timeout_seconds)
 
     async def callbacks(self) -> list[CallbackTarget]:
         targets = []
@@ -519,18 +401,7 @@ class RedisStore:
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
-        self._sweeper = asyncio.get_running_loop().create_task(self._tick_forever(every_seconds))
-
-    async def _tick_forever(self, every_seconds: float) -> None:
-        while True:
-            await asyncio.sleep(every_seconds)
-            try:
-                await self.tick(0.9 * every_seconds)
-            except StorageError as exc:
-                # Whoever uses the store is told by its own call; time goes on for the others.
-                logger.error("the regular work of the store failed: %s", exc)
-            except Exception:
-                logger.exception("the regular work of the store failed")
+        self._ticker.start(partial(self.tick, 0.9 * every_seconds), every_seconds)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -541,54 +412,15 @@ class RedisStore:
 
     async def _close(self) -> None:
         await self._gathering.finish()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        await self._ticker.stop()
         await self._shared.close()
         await self._channels.close()
         await self._steps.finish()
         await self._connection.close()
 
 
-class _Guess:
-    """Which index and time a batch will have: filters may look at ids before these are given."""
-
-    def __init__(self) -> None:
-        self.is_needed = False
-        self.time: Argument = 0
-        self._first = 0
-        self._duplicates: set[int] = set()
-
-    @property
-    def text(self) -> str:
-        return f"{self._first}:{len(self._duplicates)}"
-
-    def learn(self, answer: list[Any]) -> None:
-        """What it was when the batch came."""
-        _, self._first, self.time, duplicates = answer
-        self._duplicates = {duplicates[at] - 1 for at in range(0, len(duplicates), 3)}
-
-    def id_of(self, at: int, salt: int) -> str:
-        before = sum(1 for other in self._duplicates if other < at)
-        return message_id(int(self.time) * MICROSECONDS, self._first + at - before, salt)
-
-    @staticmethod
-    def no_id(at: int) -> str:
-        raise AssertionError("a filter that looks at no id asks for one")
-
-
 def _bytes(most: int | None) -> Argument:
-    return "" if most is None else min(most, _MOST)
-
-
-def _on(subscription: str) -> Arguments:
-    """The arguments of a script that needs no more than the subscription."""
-
-    def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-        definition.reader(subscription)
-        return [subscription]
-
-    return arguments
+    return "" if most is None else min(most, MOST)
 
 
 def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:
@@ -601,11 +433,3 @@ def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:
         else:
             found += (parsed.index, parsed.created_ms)
     return found
-
-
-def _full(queue: str, answer: list[Any]) -> QueueFull:
-    _, kind, unsettled, most, more = answer
-    return QueueFull(
-        f"queue {queue!r} is full: {unsettled} of {most} {kind.decode()} are unsettled, "
-        f"{more} more came; nothing was stored, try again when consumers have caught up"
-    )

@@ -14,15 +14,8 @@ local q, refusal = begin()
 if not q then
   return refusal
 end
-local fields, own, parents = cmsgpack.unpack(ARGV[5]), {}, {}
-for at = 1, #fields, 2 do
-  if fields[at] == 'parents' then
-    parents = words(fields[at + 1])
-  else
-    own[#own + 1] = fields[at]
-    own[#own + 1] = fields[at + 1]
-  end
-end
+local own = {}
+local parents = take_parents(ARGV[5], own)
 redis.call('HSET', q.key .. ':s:' .. ARGV[4], unpack(own))
 local s = load_reader(q, ARGV[4])
 put(q, 'version', ARGV[3])

@@ -18,7 +18,7 @@ local q, refusal = begin()
 if not q then
   return refusal
 end
-local name, fields = ARGV[4], cmsgpack.unpack(ARGV[5])
+local name = ARGV[4]
 for _, other in ipairs(words(q.subs)) do
   if other == name then
     return {'exists'}
@@ -48,15 +48,8 @@ if ARGV[8] ~= '' then
   end
 end
 -- It begins without parents; linking it makes it wait.
-local own, parents = {'since', text(since)}, {}
-for at = 1, #fields, 2 do
-  if fields[at] == 'parents' then
-    parents = words(fields[at + 1])
-  else
-    own[#own + 1] = fields[at]
-    own[#own + 1] = fields[at + 1]
-  end
-end
+local own = {'since', text(since)}
+local parents = take_parents(ARGV[5], own)
 look_again(q, start)
 local s = make_reader(q, name, own, start)
 put(q, 'version', ARGV[3])

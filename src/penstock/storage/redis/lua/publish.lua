@@ -136,23 +136,7 @@ for position = 1, total do
     end
     local extra = extras[position]
     if extra then
-      local priority, due, group = extra[1], extra[2], q.fifo ~= '' and extra[3] or ''
-      if due <= q.now then
-        due = 0
-      end
-      if priority > 0 or due > 0 or group ~= '' then
-        has_odd = true
-        runs_add(q.key .. ':odd', index, index + 1)
-        redis.call('HSET', q.key .. ':special', text(index),
-          priority .. ':' .. text(due) .. ':' .. group)
-      end
-      if extra[4] ~= '' then
-        set_expiry(q, index, extra[4])
-      end
-      if extra[5] ~= '' then
-        redis.call('HSET', q.key .. ':dedup', extra[5], text(index) .. ':' .. created)
-        redis.call('ZADD', q.key .. ':dedup_times', created, 'm' .. extra[5])
-      end
+      has_odd = set_apart(q, index, created, extra, extra[2] > q.now and extra[2] or 0) or has_odd
     end
   end
 end
@@ -171,9 +155,6 @@ if q.events ~= '' then
       note(q, 'published', index, index + 1, created, '', 0, '', topic)
     end
   end
-end
-if has_odd then
-  put(q, 'odd', '1')
 end
 if ARGV[6] ~= '' and added > 0 then
   redis.call('HSET', requests, ARGV[6], cmsgpack.pack({q.now, total, first, duplicates}))

@@ -19,20 +19,7 @@ for at = 2, #ARGV do
   put(q, 'next', math.max(q.next, index + 1))
   local extra = extras[at - 1]
   if extra then
-    local priority, due, group = extra[1], extra[2], q.fifo ~= '' and extra[3] or ''
-    if priority > 0 or due > 0 or group ~= '' then
-      put(q, 'odd', '1')
-      runs_add(q.key .. ':odd', index, index + 1)
-      redis.call('HSET', q.key .. ':special', text(index),
-        priority .. ':' .. text(due) .. ':' .. group)
-    end
-    if extra[4] ~= '' then
-      set_expiry(q, index, extra[4])
-    end
-    if extra[5] ~= '' then
-      redis.call('HSET', q.key .. ':dedup', extra[5], text(index) .. ':' .. created)
-      redis.call('ZADD', q.key .. ':dedup_times', created, 'm' .. extra[5])
-    end
+    set_apart(q, index, created, extra, extra[2])
   end
 end
 save()

@@ -1,5 +1,19 @@
 -- Which subscriptions wait for which, and what a change of that means for their messages.
 
+-- Who the packed fields of a subscription say it waits for; all other fields are added to `own`.
+local function take_parents(packed, own)
+  local fields, parents = cmsgpack.unpack(packed), {}
+  for at = 1, #fields, 2 do
+    if fields[at] == 'parents' then
+      parents = words(fields[at + 1])
+    else
+      own[#own + 1] = fields[at]
+      own[#own + 1] = fields[at + 1]
+    end
+  end
+  return parents
+end
+
 local function join(names)
   return table.concat(names, ' ')
 end

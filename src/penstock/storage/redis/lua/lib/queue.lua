@@ -251,6 +251,27 @@ local function set_expiry(q, index, time)
   redis.call('ZADD', q.key .. ':expiring', text(time), text(index))
 end
 
+-- Note what sets a message apart: {priority, due, group, expiry, dedup key}. `due` is 0 for one that
+-- need not wait. Whether it is odd.
+local function set_apart(q, index, created, extra, due)
+  local priority, group = extra[1], q.fifo ~= '' and extra[3] or ''
+  local is_odd = priority > 0 or due > 0 or group ~= ''
+  if is_odd then
+    put(q, 'odd', '1')
+    runs_add(q.key .. ':odd', index, index + 1)
+    redis.call('HSET', q.key .. ':special', text(index),
+      priority .. ':' .. text(due) .. ':' .. group)
+  end
+  if extra[4] ~= '' then
+    set_expiry(q, index, extra[4])
+  end
+  if extra[5] ~= '' then
+    redis.call('HSET', q.key .. ':dedup', extra[5], text(index) .. ':' .. created)
+    redis.call('ZADD', q.key .. ':dedup_times', created, 'm' .. extra[5])
+  end
+  return is_odd
+end
+
 -- Somebody replayed a message after its time: they want it, so it expires no more.
 local function outlive(q, index)
   local time = expires_at(q, index)

@@ -1,0 +1,260 @@
+"""Changes of subscriptions, and how old messages are put through the filter of one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from random import Random
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.core import definitions
+from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
+from penstock.core.filters import compile_filter
+from penstock.core.message import to_nanoseconds
+from penstock.core.runs import Runs
+from penstock.errors import (
+    InvalidArgument,
+    QueueNotFound,
+    ReservedQueue,
+    SubscriptionExists,
+    SubscriptionNotFound,
+)
+from penstock.storage import base
+from penstock.storage.redis.connection import Argument, bounded
+from penstock.storage.redis.definitions import Feed, QueueDefinition, config_text, reader_fields
+from penstock.storage.redis.matching import matches
+from penstock.storage.redis.messages import MICROSECONDS, to_messages
+from penstock.storage.redis.steps import Arguments, Steps
+
+__all__ = ["ID_BITS", "Subscribing", "new_reader"]
+
+_pack = msgspec.msgpack.Encoder().encode
+
+ID_BITS = 48
+"""Of queues and subscriptions."""
+
+# How many old messages are put through a filter between two looks at Redis.
+_CHUNK = 1000
+# After this long nobody can still be putting old messages through a filter.
+_RESERVATION_SECONDS = 24 * 3600
+
+
+class _Filtered(NamedTuple):
+    """What is known before a filtered subscription is made: its matches from `first` on."""
+
+    definition: QueueDefinition
+    reservation: str
+    first: int
+    matches: list[int]
+
+
+def new_reader(rng: Random, config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Any]:
+    """The fields of a subscription that is made now."""
+    return [*reader_fields(config, secrets), "id", rng.getrandbits(ID_BITS)]
+
+
+class Subscribing:
+    """Old messages go through a filter while others may go on: that takes ``turn`` for each step.
+
+    Whoever calls anything else has it.
+    """
+
+    def __init__(self, steps: Steps, rng: Random, turn: asyncio.Lock) -> None:
+        self._steps = steps
+        self._rng = rng
+        self._turn = turn
+
+    async def create(
+        self,
+        change: base.CreateSubscription,
+        start: tuple[str, Argument] | None = None,
+        filtered: _Filtered | None = None,
+    ) -> None:
+        queue, name, config = change.queue, change.subscription, change.config
+        new: list[Any] = []
+
+        def arguments(now: QueueDefinition) -> Sequence[Argument]:
+            if filtered is not None:
+                _check_same(filtered.definition, now)
+            _check_new(now, change)
+            if not new:
+                new.extend(
+                    new_reader(self._rng, config, definitions.first_secret(config, change.secret))
+                )
+            position = start or _start(change.start)
+            reservation = filtered.reservation if filtered else ""
+            older = (filtered.first, filtered.matches) if filtered else (0, [])
+            return [now.next_version, name, _pack(new), *position, reservation, _pack(older)]
+
+        _, answer = await self._steps.take("create_subscription", queue, arguments)
+        if answer[0] == b"exists":
+            raise _subscription_exists(queue, name)
+        if answer[0] == b"unreserved":
+            raise InvalidArgument("putting the old messages through the filter took over a day")
+
+    async def create_filtered(self, change: base.CreateSubscription) -> None:
+        """Old messages are put through the filter first, and others may go on meanwhile."""
+        queue, name = change.queue, change.subscription
+        async with self._turn:
+            definition = await self._steps.learn(queue)
+        _check_new(definition, change)
+        if name in definition.readers:
+            raise _subscription_exists(queue, name)
+        text = change.config.filter or ""
+        reservation, first, since = await self._reserve(definition, text, _start(change.start))
+        feed = Feed(key=name, filter=compile_filter(text))
+        matches = await self._backfill(definition, feed, first, since)
+        filtered = _Filtered(definition, reservation, first, matches)
+        async with self._turn:
+            # It starts where it would have when it was asked for: what is published goes on.
+            await self.create(change, ("index", first), filtered)
+
+    async def _reserve(
+        self, definition: QueueDefinition, text: str, start: tuple[str, Argument]
+    ) -> tuple[str, int, int]:
+        """Have publishers apply the filter: under which id, and from which index on."""
+        reservation = str(self._rng.getrandbits(ID_BITS))
+        kept = _RESERVATION_SECONDS * 1_000_000
+
+        def arguments(now: QueueDefinition) -> Sequence[Argument]:
+            _check_same(definition, now)
+            return [now.next_version, reservation, text, kept, *start]
+
+        async with self._turn:
+            _, answer = await self._steps.take("reserve_filter", definition.name, arguments)
+        return reservation, answer[1], answer[2]
+
+    async def _backfill(
+        self, definition: QueueDefinition, feed: Feed, start: int, stop: int
+    ) -> list[int]:
+        """The bounds of the old messages that match. There may be any number to look at."""
+        found = Runs()
+        for at in range(start, stop, _CHUNK):
+            wanted = [at, min(_CHUNK, stop - at)]
+            # In turn, so that others of this server see to the queue between two reads, not within.
+            async with self._turn:
+                now, answer = await self._steps.take("read", definition.name, _same(wanted))
+            _check_same(definition, now)
+            for message in to_messages(now, answer[1]):
+                if message.index < stop and matches(feed, message):
+                    found.add(message.index, message.index + 1)
+        return [bound for run in found for bound in run]
+
+    async def alter(self, change: base.AlterSubscription) -> None:
+        name = change.subscription
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            reader = definition.reader(name)
+            config = definitions.changed(reader.config, change.changes)
+            if config.filter != reader.config.filter:
+                raise InvalidArgument(
+                    "a filter cannot be altered, because what it kept out is settled: "
+                    "create another subscription"
+                )
+            of_letters = definition.source is not None
+            definitions.check_definition(name, config, definition.graph, of_dead_letters=of_letters)
+            secrets = reader.secrets or definitions.first_secret(config, change.secret)
+            return [definition.next_version, name, _pack(reader_fields(config, secrets))]
+
+        await self._steps.take("alter_subscription", change.queue, arguments)
+
+    async def rotate_secret(self, change: base.RotateSecret) -> None:
+        name = change.subscription
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            reader = definition.reader(name)
+            secrets = definitions.next_secrets(name, reader.config, change.secret, reader.secrets)
+            return [definition.next_version, name, _pack(reader_fields(reader.config, secrets))]
+
+        await self._steps.take("alter_subscription", change.queue, arguments)
+
+    async def delete(self, change: base.DeleteSubscription) -> None:
+        name = change.subscription
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            definition.reader(name)
+            if definition.source is not None and name == DEFAULT_SUBSCRIPTION:
+                raise ReservedQueue(
+                    "the default subscription of a dead-letter queue says which letters there are: "
+                    "it cannot be deleted"
+                )
+            configs = {
+                other.name: config_text(
+                    msgspec.structs.replace(
+                        other.config, after=tuple(p for p in other.config.after if p != name)
+                    )
+                )
+                for other in definition.readers.values()
+                if name in other.config.after
+            }
+            return [definition.next_version, name, _pack(configs)]
+
+        await self._steps.take("delete_subscription", change.queue, arguments)
+
+    async def seek(self, change: base.Seek) -> None:
+        queue, name = change.queue, change.subscription
+        async with self._turn:
+            definition = await self._steps.learn(queue)
+        reader = definition.reader(name)
+        start = _start(change.start)
+        # Of a filter the matches must be known from where it goes to.
+        known: tuple[int, list[int]] = (reader.since, [])
+
+        def arguments(now: QueueDefinition) -> Sequence[Argument]:
+            if now.source is not None:
+                raise ReservedQueue("dead letters cannot be sought: replay or discard them")
+            if now.id != definition.id or now.reader(name).id != reader.id:
+                raise SubscriptionNotFound(
+                    f"subscription {name!r} of queue {queue!r} was deleted and made anew in the "
+                    "meantime: try again"
+                )
+            return [now.next_version, name, *start, _pack(known)]
+
+        while True:
+            async with self._turn:
+                _, answer = await self._steps.take("seek", queue, arguments)
+            if answer[0] != b"behind":
+                return
+            assert reader.config.filter is not None
+            _, first, since = answer
+            feed = Feed(key=name, filter=compile_filter(reader.config.filter))
+            known = (first, await self._backfill(definition, feed, first, since) + known[1])
+
+
+def _check_same(before: QueueDefinition, now: QueueDefinition) -> None:
+    if now.id != before.id:
+        raise QueueNotFound(
+            f"queue {now.name!r} was deleted and made anew in the meantime: try again"
+        )
+
+
+def _check_new(definition: QueueDefinition, change: base.CreateSubscription) -> None:
+    definitions.check_definition(
+        change.subscription,
+        change.config,
+        definition.graph,
+        of_dead_letters=definition.source is not None,
+    )
+
+
+def _same(arguments: Sequence[Argument]) -> Arguments:
+    """Whatever the definitions are."""
+    return lambda definition: arguments
+
+
+def _subscription_exists(queue: str, name: str) -> SubscriptionExists:
+    return SubscriptionExists(f"queue {queue!r} has a subscription {name!r} already")
+
+
+def _start(start: definitions.Start) -> tuple[str, Argument]:
+    """As scripts take it; raises `InvalidArgument`."""
+    if type(start) is int:
+        return "index", bounded(start)
+    if isinstance(start, datetime):
+        return "time", -(-to_nanoseconds(start) // MICROSECONDS)
+    if isinstance(start, str) and start in ("earliest", "latest"):
+        return str(start), ""
+    raise InvalidArgument(f"start is {start!r}: use earliest, latest, an index or a time")

