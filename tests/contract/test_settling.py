@@ -72,6 +72,16 @@ async def test_a_stale_receipt_never_settles_a_newer_delivery(
     assert await broker.ack(queue, [new.receipt]) == [DONE]
 
 
+async def test_in_a_batch_every_receipt_is_judged_by_itself(broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [b"a", b"b", b"c"])
+    stale, settled, live = receipts(await broker.receive(queue, limit=3))
+    await broker.nack(queue, [stale], delay_seconds=0)
+    [again] = receipts(await broker.receive(queue))
+    await broker.ack(queue, [settled])
+    targets = [live, stale, settled, again]
+    assert await broker.ack(queue, targets) == [DONE, NOT_LEASED, SETTLED, DONE]
+
+
 async def test_a_late_ack_counts_as_long_as_nobody_else_got_the_message(
     world: World, broker: Broker, queue: str
 ) -> None:

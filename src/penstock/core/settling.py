@@ -12,7 +12,7 @@ from penstock.core.limits import MAX_REASON_CHARACTERS, NANOSECONDS
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
 from penstock.core.outcome import Outcome
-from penstock.core.receipt import Receipt
+from penstock.core.receipt import Receipt, receipt_text
 from penstock.core.retention import end_leases
 from penstock.core.runs import runs_of
 from penstock.core.subscription import Subscription
@@ -73,18 +73,29 @@ def _listed(targets: object) -> Sequence[Target]:
 
 
 def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
-    """The indexes, in the usual case that every target is a live delivery of this subscription."""
+    """The indexes, in the usual case that every target is a live delivery of this subscription.
+
+    All are deliveries, or all are receipts, each just as its lease would write it.
+    """
     leases, own_id = subscription.leases, subscription.id
     try:
-        indexes = [
-            target.index
-            for target in targets
-            if type(target) is Delivery
-            and leases[target.index].epoch == target.epoch
-            and target.subscription_id == own_id
-        ]
-    except (KeyError, TypeError):  # settled already, or made up: one by one they are told apart
-        return None
+        if type(targets[0]) is str:
+            indexes = [
+                index
+                for target in targets
+                if (index := int(target.split(".", 2)[1])) in leases  # type: ignore[union-attr]
+                and target == receipt_text(own_id, index, leases[index].epoch)
+            ]
+        else:
+            indexes = [
+                target.index
+                for target in targets
+                if type(target) is Delivery
+                and leases[target.index].epoch == target.epoch
+                and target.subscription_id == own_id
+            ]
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        return None  # settled already, an id, or made up: one by one they are told apart
     return indexes if len(indexes) == len(targets) else None
 
 

@@ -63,17 +63,17 @@ class PublishedRun(msgspec.Struct, kw_only=True):
     id: str
 
 
-class PackedDelivery(msgspec.Struct, kw_only=True, omit_defaults=True):
+class PackedDelivery(msgspec.Struct, omit_defaults=True):
     """A message in flight until `deadline`. It has `body` if that is UTF-8, else `body_base64`."""
 
     index: int
     id: str
-    body: str | UnsetType = UNSET
-    body_base64: bytes | UnsetType = UNSET
     created_at: datetime
     receipt: str
     deliveries: int
     deadline: datetime | None = None
+    body: str | UnsetType = UNSET
+    body_base64: bytes | UnsetType = UNSET
     content_type: str = DEFAULT_CONTENT_TYPE
     attributes: dict[str, str] = {}
     topic: str | None = None
@@ -148,13 +148,13 @@ _moment = lru_cache(maxsize=256)(to_datetime)
 
 def _packed(delivery: Delivery) -> PackedDelivery:
     deadline_ns, envelope = delivery.deadline_ns, delivery.envelope
-    packed = PackedDelivery(
-        index=delivery.index,
-        id=delivery.id,
-        created_at=_moment(delivery.created_at_ns),
-        receipt=delivery.receipt,
-        deliveries=delivery.deliveries,
-        deadline=None if deadline_ns is None else _moment(deadline_ns),
+    packed = PackedDelivery(  # by position: that takes half as long as by name
+        delivery.index,
+        delivery.id,
+        _moment(delivery.created_at_ns),
+        delivery.receipt,
+        delivery.deliveries,
+        None if deadline_ns is None else _moment(deadline_ns),
     )
     try:
         packed.body = delivery.body.decode()
