@@ -105,7 +105,8 @@ class Consumer:
         while True:
             while self._ready:
                 delivery = self._ready.popleft()
-                self._look_for_room()
+                if not self._ready:
+                    self._room.set()
                 if self._leases.has(delivery):
                     return delivery
             if self._error is not None:

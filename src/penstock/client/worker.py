@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.client.consumer import Consumer
+from penstock.client.errors import ClientClosed
 from penstock.client.message import Delivery
+from penstock.client.settling import Settler
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.limits import MAX_REASON_CHARACTERS
 from penstock.core.outcome import Outcome
@@ -29,6 +31,8 @@ Handler = Callable[[Delivery], Awaitable[None] | None]
 """A coroutine function, or a plain function, which is called in a thread."""
 
 _BACKOFF = Backoff(kind="exponential", base_seconds=1.0, max_seconds=300.0, jitter=0.5)
+
+_MAX_ACKS = 1000
 
 logger = logging.getLogger("penstock.client")
 
@@ -109,8 +113,13 @@ class Worker:
             wait_seconds=settings.wait_seconds,
             rng=self._rng,
         )
+        settler = self._client.settler(settings.queue, settings.subscription)
+        handled = _Handled(consumer, settler)
         async with consumer:
-            slots = [asyncio.create_task(self._work(consumer)) for _ in range(settings.concurrency)]
+            slots = [
+                asyncio.create_task(self._work(consumer, handled))
+                for _ in range(settings.concurrency)
+            ]
             stopped = asyncio.create_task(self._stop.wait())
             try:
                 await asyncio.wait([stopped, *slots], return_when=asyncio.FIRST_COMPLETED)
@@ -141,12 +150,12 @@ class Worker:
         finally:
             forced.cancel()
 
-    async def _work(self, consumer: Consumer) -> None:
+    async def _work(self, consumer: Consumer, handled: _Handled) -> None:
         while (delivery := await consumer.take()) is not None:
             try:
                 await self._handler(delivery)
             except asyncio.CancelledError:
-                self._nack(consumer, delivery, "the worker was stopped", 0.0)
+                handled.nack(delivery, "the worker was stopped", 0.0)
                 raise
             except Exception as exc:
                 logger.warning(
@@ -156,36 +165,66 @@ class Worker:
                     exc_info=True,
                 )
                 reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
-                self._nack(consumer, delivery, reason, self._delay(delivery))
+                handled.nack(delivery, reason, self._delay(delivery))
             else:
-                settler = self._client.settler(delivery.queue, delivery.subscription)
-                consumer.settling()
-                settled = settler.ack([delivery])
-                settled.add_done_callback(functools.partial(_settled, consumer, delivery))
-
-    def _nack(
-        self, consumer: Consumer, delivery: Delivery, reason: str, delay_seconds: float | None
-    ) -> None:
-        consumer.settling()
-        settler = self._client.settler(delivery.queue, delivery.subscription)
-        settled = settler.nack([delivery], delay_seconds=delay_seconds, reason=reason)
-        settled.add_done_callback(functools.partial(_settled, consumer, delivery))
+                handled.ack(delivery)
 
     def _delay(self, delivery: Delivery) -> float | None:
         backoff = self._settings.backoff
         return None if backoff is None else backoff.delay_seconds(delivery.deliveries, self._rng)
 
 
-def _settled(
-    consumer: Consumer, delivery: Delivery, settled: asyncio.Future[Sequence[list[Outcome]]]
-) -> None:
-    consumer.settled(delivery)
-    if settled.cancelled():
-        return
-    if (error := settled.exception()) is not None:
-        logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
-    elif (outcome := settled.result()[0][0]) in (Outcome.NOT_LEASED, Outcome.NOT_FOUND):
-        logger.warning("message %s was no longer ours to settle: %s", delivery.id, outcome.value)
+class _Handled:
+    """Deliveries whose handlers are through. What one turn of the event loop acks goes together."""
+
+    def __init__(self, consumer: Consumer, settler: Settler) -> None:
+        self._consumer = consumer
+        self._settler = settler
+        self._loop = asyncio.get_running_loop()
+        self._done: list[Delivery] = []
+
+    def ack(self, delivery: Delivery) -> None:
+        self._consumer.settling()
+        if not self._done:
+            self._loop.call_soon(self._flush)
+        self._done.append(delivery)
+
+    def nack(self, delivery: Delivery, reason: str, delay_seconds: float | None) -> None:
+        self._consumer.settling()
+        settled = self._settler.nack([delivery], delay_seconds=delay_seconds, reason=reason)
+        settled.add_done_callback(functools.partial(self._settled, [delivery]))
+
+    def _flush(self) -> None:
+        done, self._done = self._done, []
+        for start in range(0, len(done), _MAX_ACKS):
+            self._ack(done[start : start + _MAX_ACKS])
+
+    def _ack(self, deliveries: list[Delivery]) -> None:
+        try:
+            settled = self._settler.ack(deliveries)
+        except ClientClosed as exc:
+            self._let_go(deliveries, exc)
+        else:
+            settled.add_done_callback(functools.partial(self._settled, deliveries))
+
+    def _settled(
+        self, deliveries: list[Delivery], settled: asyncio.Future[Sequence[list[Outcome]]]
+    ) -> None:
+        error = None if settled.cancelled() else settled.exception()
+        self._let_go(deliveries, error)
+        if settled.cancelled() or error is not None:
+            return
+        for delivery, outcome in zip(deliveries, settled.result()[0], strict=True):
+            if outcome in (Outcome.NOT_LEASED, Outcome.NOT_FOUND):
+                logger.warning(
+                    "message %s was no longer ours to settle: %s", delivery.id, outcome.value
+                )
+
+    def _let_go(self, deliveries: list[Delivery], error: BaseException | None) -> None:
+        for delivery in deliveries:
+            self._consumer.settled(delivery)
+            if error is not None:
+                logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
 
 
 def _as_coroutine(handler: Handler) -> Callable[[Delivery], Awaitable[None]]:

@@ -74,13 +74,9 @@ def message_id(created_ns: int, index: int, salt: int) -> str:
 @lru_cache(maxsize=1024)
 def _id_form(milliseconds: int, high: int, salt: int) -> str:
     """All but the low digits of the index: messages that come together differ in nothing else."""
-    return "%08x-%04x-%04x-%04x-%%04x%08x" % (
-        milliseconds >> 16 & 0xFFFF_FFFF,
-        milliseconds & 0xFFFF,
-        0x7000 | high >> _INDEX_LOW_BITS - 16,
-        0x8000 | high & 0x3FFF,
-        salt,
-    )
+    time = f"{milliseconds >> 16 & 0xFFFF_FFFF:08x}-{milliseconds & 0xFFFF:04x}"
+    index = f"{0x7000 | high >> _INDEX_LOW_BITS - 16:04x}-{0x8000 | high & 0x3FFF:04x}-%04x"
+    return f"{time}-{index}{salt:08x}"
 
 
 class ParsedId(msgspec.Struct, frozen=True):
