@@ -71,7 +71,8 @@ class Coalescer(Generic[Item, Answer]):
             self._loop = asyncio.get_running_loop()
         future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append(_Call(items, size, future))
-        self._schedule(self._limits.linger_seconds)
+        if self._start_handle is None:
+            self._schedule(self._limits.linger_seconds)
         return future
 
     async def close(self) -> None:
@@ -84,7 +85,7 @@ class Coalescer(Generic[Item, Answer]):
             await asyncio.wait(self._requests)
 
     def _schedule(self, linger_seconds: float) -> None:
-        if self._start_handle is None and len(self._requests) < self._limits.requests:
+        if len(self._requests) < self._limits.requests:
             loop = asyncio.get_running_loop()
             self._start_handle = (
                 loop.call_later(linger_seconds, self._start)
@@ -105,7 +106,7 @@ class Coalescer(Generic[Item, Answer]):
         if self._waiting:
             if self._is_closed:
                 self._start()
-            else:
+            elif self._start_handle is None:
                 # One turn later: those just answered may call again, and belong to the next one.
                 self._schedule(0)
 

@@ -122,10 +122,17 @@ class PublishedRun(Sequence[PublishedMessage]):
 class Published(Sequence[PublishedMessage]):
     """One entry per message of a publish, in its order, and the `durability` that was reached."""
 
-    __slots__ = ("_messages", "durability")
+    __slots__ = ("_messages", "_within", "durability")
 
-    def __init__(self, messages: Sequence[PublishedMessage], durability: str) -> None:
+    def __init__(
+        self,
+        messages: Sequence[PublishedMessage],
+        durability: str,
+        within: range | None = None,
+    ) -> None:
+        """Of ``messages`` those at the positions ``within``; None is all."""
         self._messages = messages
+        self._within = range(len(messages)) if within is None else within
         self.durability = durability
 
     @overload
@@ -136,11 +143,11 @@ class Published(Sequence[PublishedMessage]):
 
     def __getitem__(self, position: int | slice) -> PublishedMessage | Published:
         if isinstance(position, slice):
-            return Published(self._messages[position], self.durability)
-        return self._messages[position]
+            return Published(self._messages, self.durability, self._within[position])
+        return self._messages[self._within[position]]
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self._within)
 
     @property
     def is_run(self) -> bool:
@@ -148,4 +155,4 @@ class Published(Sequence[PublishedMessage]):
         return isinstance(self._messages, PublishedRun)
 
     def __repr__(self) -> str:
-        return f"Published({list(self._messages)!r}, durability={self.durability!r})"
+        return f"Published({list(self)!r}, durability={self.durability!r})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -14,7 +14,7 @@ from penstock.client.errors import ServerFailed
 from penstock.client.message import Published, PublishedRun
 from penstock.client.paths import queue_path
 from penstock.client.transport import PACKED, Transport, decode_packed
-from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_KEY_CHARACTERS
+from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_KEY_CHARACTERS
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
     PLAIN,
@@ -74,7 +74,8 @@ def pack_message(message: NewMessage | bytes) -> _Item:
     request with those of others.
     """
     if isinstance(message, bytes):
-        check_body(message)
+        if len(message) > MAX_BODY_BYTES:
+            check_body(message)
         return message
     if not isinstance(message, NewMessage):
         raise InvalidArgument(f"a message is {type(message).__name__}: pass bytes or a NewMessage")
@@ -96,10 +97,6 @@ def pack_message(message: NewMessage | bytes) -> _Item:
     )
 
 
-def _size(item: _Item) -> int:
-    return len(item) if isinstance(item, bytes) else len(_encoder.encode(item))
-
-
 class Publisher:
     """The publishes of one queue. ``next_key`` makes the key of a request; None leaves it out."""
 
@@ -116,17 +113,16 @@ class Publisher:
         self._next_key = next_key
         self._coalescer: Coalescer[_Item, PublishedMessage] = Coalescer(self._send, limits)
 
-    async def publish(
+    def publish(
         self, messages: Sequence[NewMessage | bytes], idempotency_key: str | None
-    ) -> Published:
+    ) -> Awaitable[Published]:
         """Raises `InvalidArgument`, `MessageTooLarge`, `BatchTooLarge`, or what the server says."""
-        items = _pack(messages)
+        items, size = _pack(messages)
         if idempotency_key is not None:
             _check_key(idempotency_key)
             # It names this call alone, so it goes alone.
-            return await self._request(items, idempotency_key)
-        size = sum(map(_size, items))
-        return cast(Published, await self._coalescer.submit(items, size))
+            return self._request(items, idempotency_key)
+        return cast(Awaitable[Published], self._coalescer.submit(items, size))
 
     async def close(self) -> None:
         await self._coalescer.close()
@@ -148,7 +144,8 @@ class Publisher:
         return decode_packed(data, _Answer).published()
 
 
-def _pack(messages: Sequence[NewMessage | bytes]) -> list[_Item]:
+def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
+    """And how many bytes they have, about."""
     if isinstance(messages, bytes | str):
         raise InvalidArgument("messages are a list: pass [body] for a single one")
     if not messages:
@@ -157,7 +154,13 @@ def _pack(messages: Sequence[NewMessage | bytes]) -> list[_Item]:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
-    return [pack_message(message) for message in messages]
+    items: list[_Item] = []
+    size = 0
+    for message in messages:
+        item = pack_message(message)
+        items.append(item)
+        size += len(item) if type(item) is bytes else len(_encoder.encode(item))
+    return items, size
 
 
 def _without_repeats(published: Published, items: list[_Item]) -> Published:
