@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ _LONG = [
     "ingest",
 ]
 _OWN_JVM = {"test_cluster.py", "test_object_store.py"}
+
+
+def pytest_configure() -> None:
+    # In the background of a shell it is ignored, and would be in every process that a test starts
+    # and interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
