@@ -85,6 +85,13 @@ def test_every_message_goes_through_bronze_and_silver_exactly_once(
     status = status_of(lake)
     assert status.landed == {queue: len(bodies) + 1}
     assert status.behind == {"silver": 0, "gold": 0}
+    assert {each.table: each.rows for each in status.tables} == {
+        "bronze": len(bodies) + 1,
+        "silver": len(GOOD) + 1,
+        "rejects": len(BAD),
+    }
+    # Four batches, and what every job has read is removed from the log.
+    assert [len(lake.log(job).files()) for job in ("bronze", "silver", "gold")] == [1, 1, 1]
     traffic = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
     assert [(row["queue"], row["topic"]) for row in traffic] == [(queue, None), (queue, "t")]
     assert sum(row["published"] for row in traffic) == len(bodies) + 1
