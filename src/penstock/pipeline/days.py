@@ -45,9 +45,10 @@ class _File(NamedTuple):
 
 
 def compact_days(lake: Lake, table: str, number: str) -> Compacted:
-    """Every day after which a queue has another one. ``number`` is the column that counts.
+    """Every day of a queue after which it has another; the newest entry's rows do not count yet.
 
-    A pipeline may run meanwhile. Raises `LakeInUse` when another compaction does.
+    ``number`` is the column that counts. A pipeline may run meanwhile. Raises `LakeInUse` when
+    another compaction does.
     """
     landing = Landing(lake, days_job(table))
     done = landing.recover().progress
