@@ -96,3 +96,10 @@ def bucket(store: str, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"lake-{next(_numbers)}"
     boto3.client("s3").create_bucket(Bucket=name)
     return f"s3://{name}"
+
+
+@pytest.fixture(params=["disk", "s3"])
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    if request.param == "disk":
+        return Lake(tmp_path / "lake")
+    return Lake(f"{request.getfixturevalue('bucket')}/lake")

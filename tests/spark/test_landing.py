@@ -8,8 +8,6 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import InvalidArgument
@@ -19,38 +17,7 @@ from penstock.pipeline.errors import LakeDamaged, LakeInUse
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.place import Place
-
-DIRECTORY = "queue=orders/day=2030-01-31"
-
-
-def stage(landing: Landing, first: int, count: int, name: str = "part-0") -> None:
-    with (landing.staging / "bronze" / DIRECTORY / f"{name}.parquet").write() as file:
-        pq.write_table(pa.table({"index": range(first, first + count)}), file)
-
-
-def land(landing: Landing, first: int, count: int) -> None:
-    stage(landing, first, count)
-    landing.land({"orders": first + count}, landing.staged("bronze", "index"))
-
-
-def files(lake: Lake) -> list[Place]:
-    return lake.table("bronze").files(".parquet")
-
-
-def rows(lake: Lake) -> list[int]:
-    """As whoever reads every file of the table sees them."""
-    found = []
-    for each in files(lake):
-        with each.open() as file:
-            found += pq.read_table(file)["index"].to_pylist()
-    return sorted(found)
-
-
-@pytest.fixture(params=["disk", "s3"])
-def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    if request.param == "disk":
-        return Lake(tmp_path / "lake")
-    return Lake(f"{request.getfixturevalue('bucket')}/lake")
+from tests.spark.landings import DAY, files, land, rows, stage
 
 
 @pytest.fixture
@@ -165,10 +132,10 @@ def test_compaction_exchanges_a_directory_and_keeps_what_is_protected(
     done = compact_table(lake, "bronze", protected=newest)
 
     names = [file.name for file in files(lake)]
-    assert (done.directories, done.before, done.after) == (1, 4, 1)
+    assert (done.before, done.after) == (4, 1)
     assert names == [f"{0:020d}-{39:020d}.parquet", f"{40:020d}-{49:020d}.parquet"]
     assert rows(lake) == list(range(50))
-    assert compact_table(lake, "bronze", protected=newest).directories == 0
+    assert compact_table(lake, "bronze", protected=newest).before == 0
 
 
 def test_where_directories_cannot_be_exchanged_a_crash_between_two_renames_is_made_up_for(
@@ -187,7 +154,7 @@ def test_where_directories_cannot_be_exchanged_a_crash_between_two_renames_is_ma
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(Path, "rename", crash)
         compact_table(lake, "bronze")
-    assert not (lake.table("bronze") / DIRECTORY).exists()
+    assert not (lake.table("bronze") / f"queue=orders/day={DAY}").exists()
 
     compact_table(lake, "bronze")
 
@@ -207,11 +174,6 @@ def test_what_a_compaction_left_when_it_was_killed_is_no_part_of_the_table(
 
     assert rows(lake) == list(range(30))
     assert not junk.exists()
-
-
-def test_in_an_object_store_compaction_is_refused(bucket: str) -> None:
-    with pytest.raises(InvalidArgument, match="cannot exchange several files for one in one step"):
-        compact_table(Lake(bucket), "bronze")
 
 
 def test_an_object_store_that_overwrites_in_spite_of_the_condition_is_refused(

@@ -14,6 +14,7 @@ from penstock import NewMessage
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold
 from penstock.pipeline.bronze import MESSAGES, land_stream
+from penstock.pipeline.days import compact_days
 from penstock.pipeline.errors import LakeInUse, QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -21,6 +22,8 @@ from penstock.pipeline.replay import Replay
 from penstock.pipeline.run import Job, compact, run
 from penstock.pipeline.silver import refresh_silver
 from penstock.pipeline.status import status_of
+from tests.docs.page import blocks_in
+from tests.spark import landings
 from tests.spark.helpers import World
 
 BAD = {
@@ -85,6 +88,13 @@ def test_every_message_goes_through_bronze_and_silver_exactly_once(
     status = status_of(lake)
     assert status.landed == {queue: len(bodies) + 1}
     assert status.behind == {"silver": 0, "gold": 0}
+    assert {each.table: each.rows for each in status.tables} == {
+        "bronze": len(bodies) + 1,
+        "silver": len(GOOD) + 1,
+        "rejects": len(BAD),
+    }
+    # Four batches, and what every job has read is removed from the log.
+    assert [len(lake.log(job).files()) for job in ("bronze", "silver", "gold")] == [1, 1, 1]
     traffic = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
     assert [(row["queue"], row["topic"]) for row in traffic] == [(queue, None), (queue, "t")]
     assert sum(row["published"] for row in traffic) == len(bodies) + 1
@@ -194,6 +204,24 @@ def test_compaction_leaves_one_file_and_every_row(world: World, queue: str, lake
     assert (done["bronze"].before, done["bronze"].after) == (2, 1)
     assert len(lake.table("bronze").files(".parquet")) == 2
     assert seen_by_arrow(lake) == [(queue, index) for index in range(30)]
+
+
+def test_a_table_and_its_days_that_are_over_are_every_row_once_by_the_query_of_the_page(
+    spark: SparkSession, lake: Lake
+) -> None:
+    landing = Landing(lake, "bronze")
+    for first, day in ((0, "2030-02-04"), (10, "2030-02-05"), (20, "2030-02-05")):
+        landings.land(landing, first, 10, day=day)
+    assert compact_days(lake, "bronze", "index").after == 1
+    for name in ("bronze", "compacted/bronze"):
+        rows = spark.read.parquet(str(lake.table(name)))
+        rows.createOrReplaceTempView(name.partition("/")[0])
+
+    [query] = blocks_in("docs/pipeline.md", "sql")
+    found = spark.sql(query).collect()
+
+    assert sorted(row["index"] for row in found) == list(range(30))
+    assert spark.table("compacted").count() == 10
 
 
 def test_two_pipelines_cannot_have_one_lake(world: World, queue: str, lake: Lake) -> None:

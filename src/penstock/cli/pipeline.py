@@ -229,7 +229,10 @@ def replay_command(
 
 @app.command("compact")
 def compact_command(lake: LakePath = "./lake") -> None:
-    """Merge the small files of each queue and day. Refused while a pipeline runs."""
+    """Merge the small files of each queue and day. Refused while a pipeline runs.
+
+    On S3 files cannot be exchanged: there days that are over are written to LAKE/compacted.
+    """
     with _refusals():
         from penstock.pipeline.run import compact
 

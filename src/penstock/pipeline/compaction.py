@@ -1,8 +1,9 @@
-"""Compaction: many small files of a queue and day become one, without a moment of two or none.
+"""Compaction on a disk: many small files of a queue and day become one, in one step.
 
 The new directory is made beside the table, and then the two are exchanged in one step (`renameat2`
 of Linux). A reader that lists the directory sees the old files or the new one. What is exchanged
-away is kept until the next compaction, for readers that are still at it.
+away is kept until the next compaction, for readers that are still at it. An object store has no
+such step: see `days`.
 """
 
 from __future__ import annotations
@@ -11,18 +12,17 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import InvalidArgument
-from penstock.pipeline.lake import PARQUET, Lake
-from penstock.pipeline.place import place_of, sync_file
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.place import Place, place_of, sync_file
 
-__all__ = ["Compacted", "compact_table"]
+__all__ = ["Compacted", "compact_table", "merge"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -33,7 +33,6 @@ _NOTE = ".place"
 class Compacted(NamedTuple):
     """How many files became how many."""
 
-    directories: int
     before: int
     after: int
 
@@ -45,22 +44,11 @@ def compact_table(
 
     Protected are files, relative to the lake, that somebody is yet to look for by their name.
     """
-    if lake.format != PARQUET:
-        raise InvalidArgument(
-            f"the tables of {lake.root} are {lake.format}, which compacts them by itself; or say "
-            f"OPTIMIZE {lake.format}.`{lake.table(table)}` in SQL"
-        )
-    if not lake.root.is_local:
-        raise InvalidArgument(
-            f"{lake.root} cannot be compacted: an object store cannot exchange several files for "
-            "one in one step, and a reader would see rows twice or not at all. Land fewer files "
-            "there with --batch-seconds"
-        )
     root = Path(lake.root)
     away = Path(lake.staging(f"compact-{table}"))
     _clear(away)
     kept = set(protected)
-    directories = before = after = 0
+    before = after = 0
     base = Path(lake.table(table))
     for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
         files = sorted(directory.glob("*.parquet"))
@@ -69,7 +57,7 @@ def compact_table(
             continue
         fresh = away / str(number)
         fresh.mkdir(parents=True)
-        merged = _merge(small, fresh)
+        _merge_into(fresh, small)
         with lake.moving:
             # What has landed in the meantime comes along.
             others = [file for file in directory.glob("*.parquet") if file not in small]
@@ -79,24 +67,28 @@ def compact_table(
             if not _exchange(fresh, directory):
                 _replace(fresh, directory)
         sync_file(directory.parent)
-        directories += 1
         before += len(small)
-        after += merged
-    return Compacted(directories, before, after)
+        after += 1
+    return Compacted(before, after)
 
 
-def _merge(files: list[Path], directory: Path) -> int:
-    """One file with all their rows, in the order of their names, which is that of the indexes."""
+def _merge_into(directory: Path, files: list[Path]) -> None:
+    """The order of their names is that of the indexes."""
     first, last = files[0].stem.partition("-")[0], max(file.stem.split("-")[1] for file in files)
-    target = directory / f"{first}-{last}.parquet"
-    schema = pq.read_schema(files[0])
-    with pq.ParquetWriter(target, schema, compression="snappy") as writer:
-        for file in files:
-            for batch in pq.ParquetFile(file).iter_batches(_BATCH_ROWS):
-                # Whoever wrote them, they have the same columns; types may differ in their notes.
-                writer.write_table(pa.Table.from_batches([batch]).cast(schema))
-    sync_file(target)
-    return 1
+    merge([place_of(file) for file in files], place_of(directory / f"{first}-{last}.parquet"))
+
+
+def merge(files: Sequence[Place], target: Place) -> None:
+    """One file with all their rows, in this order. It stays there when this returns."""
+    with files[0].open() as opened:
+        schema = pq.read_schema(opened)
+    with target.write() as file, pq.ParquetWriter(file, schema, compression="snappy") as writer:
+        for each in files:
+            with each.open() as opened:
+                for batch in pq.ParquetFile(opened).iter_batches(_BATCH_ROWS):
+                    # Whoever wrote them, they have the same columns; types may differ in notes.
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+    target.sync()
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -5,7 +5,7 @@
     PenstockError
     └── PipelineError
         ├── LakeInUse       lake_in_use: another process has the lake
-        ├── LakeDamaged     lake_damaged: a file that was landed is missing
+        ├── LakeDamaged     lake_damaged: a file that is needed is missing
         └── QueryFailed     query_failed: a query of Spark's ended with an error
 """
 
@@ -29,7 +29,7 @@ class LakeInUse(PipelineError):
 
 
 class LakeDamaged(PipelineError):
-    """A file that was landed is missing."""
+    """A file that was landed, or an entry that a job is yet to read, is missing."""
 
     code = "lake_damaged"
 

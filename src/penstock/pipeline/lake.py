@@ -7,10 +7,11 @@
       events/queue=<queue>/day=<day>/<first>-<last>.parquet      what happened to them
       silver/...  rejects/...                                    bodies that parse, and the others
       gold/<table>.parquet                                       figures
+      compacted/bronze/...  compacted/events/...                 days that are over; see `days`
       _penstock/                                                 the pipeline's own: no table
         lock
         format                                                   of the tables, if not parquet
-        log/<job>/<number>.json                                  what each job has landed
+        log/<job>/<number>.json                                  how far each job has come
         staging/<job>/...                                        what a job is about to land
 
 Every file of a table is written once, under `staging`, and then moved to its place. See `landing`

@@ -13,15 +13,26 @@ The order of steps, each of which a crash may follow:
 
 Invariant: a row is in at most one file outside of staging, and in exactly one once its entry is
 recovered. A batch that Spark runs again after step 2 is known by the progress in the entry, and
-nothing of it is staged again. Tasks write to staging only, and never to a file of another's: one
-that outlives its driver changes no table. Of two drivers one creates the next entry, and the other
-ends before it has moved anything. Nobody removes what the other may yet name in an entry.
+nothing of it is staged again. Tasks write to staging only: one that outlives its driver changes no
+table. Each staged file has a name of its own, so none is taken for one of the entry before. Of two
+drivers one creates the next entry, and the other ends before it has moved anything. Nobody removes
+what the other may yet name in an entry.
+
+The log is short. An entry stands for all before it: how far the job has come, and how many rows its
+tables have. So what is needed is the newest, which a start looks at, and those that a job which
+follows this one is yet to read. The others are removed (`trim`), in any order and at any time, as a
+removal that is missed or repeated changes nothing.
+
+Invariant: the newest entry is never removed, so from the first one on there is always one, and its
+number only grows. Hence nobody creates an entry under a number that was removed and takes it for
+the newest: there is one with a higher number, and whoever has created an entry looks for one before
+moving anything.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import PurePosixPath
 
@@ -54,12 +65,14 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One landed batch. `progress` is the job's own and complete: the newest entry has all of it.
 
+    So are `totals`, the rows of each table by queue and day; an entry of an early lake has none.
     `removed` are files that this entry replaces, relative to the lake; `run` is whose entry it is.
     """
 
     number: int
     progress: dict[str, int]
     files: list[Move]
+    totals: dict[str, int] | None = None
     removed: list[str] = []
     run: str = ""
 
@@ -90,14 +103,49 @@ class Landing:
         return self._base / self._run
 
     def entries(self, above: int = 0) -> list[Entry]:
-        """Those with a higher number, in order."""
+        """Those with a higher number, in order. Raises `LakeDamaged` when one was removed."""
+        # A list is not of one moment, and may lack an entry that is older than one it has.
+        newest = max(self._numbers(), default=0)
         with self._pool() as pool:
-            return list(pool.map(self._load, (n for n in self._numbers() if n > above)))
+            return list(pool.map(self._needed, range(above + 1, newest + 1)))
 
     def last(self) -> Entry:
         """The newest entry; number 0 when there is none yet."""
-        numbers = self._numbers()
-        return self._load(numbers[-1]) if numbers else Entry(number=0, progress={}, files=[])
+        missed = 0
+        while numbers := self._numbers():
+            try:
+                return self._load(numbers[-1])
+            except FileNotFoundError:
+                # Removed since it was listed: there is a newer one.
+                if numbers[-1] <= missed:
+                    raise
+                missed = numbers[-1]
+        return Entry(number=0, progress={}, files=[], totals={})
+
+    def totals(self) -> dict[str, int]:
+        """How many rows the job has landed in each table by queue and day."""
+        return self._totals(self.last())
+
+    def _totals(self, newest: Entry) -> dict[str, int]:
+        if newest.totals is not None:
+            return newest.totals
+        with self._pool() as pool:
+            every = pool.map(self._load, self._numbers())
+            return _counted(move for entry in every for move in entry.files)
+
+    def trim(self, above: int | None = None) -> int:
+        """Remove what nobody needs, but for entries ``above`` a number; how many that were."""
+        newest = self.last()
+        if newest.totals is None:
+            return 0
+        if newest.number:
+            # One that was created right before a crash may not be there to stay yet.
+            self._log.sync()
+        limit = newest.number if above is None else min(above + 1, newest.number)
+        gone = [number for number in self._numbers() if number < limit]
+        with self._pool() as pool:
+            list(pool.map(lambda number: self._file(number).remove(), gone))
+        return len(gone)
 
     def _known(self) -> Entry:
         """The newest entry, without looking: only this object writes to the log meanwhile."""
@@ -108,6 +156,9 @@ class Landing:
     def recover(self) -> Entry:
         """Make up for what a crash has interrupted; the newest entry."""
         entry = self._newest = self.last()
+        if entry.number:
+            # One that was created right before a crash may not be there to stay yet.
+            self._log.sync()
         self._finish(entry)
         return entry
 
@@ -120,12 +171,14 @@ class Landing:
             number=last.number + 1,
             progress=last.progress | progress,
             files=moves,
+            totals=_counted(moves, self._totals(last)),
             removed=list(removed),
             run=self._run,
         )
         for move in moves:
             (self._base / move.staged).sync()
-        if not self._file(entry.number).create(msgspec.json.encode(entry)):
+        is_new = self._file(entry.number).create(msgspec.json.encode(entry))
+        if not is_new or max(self._numbers(), default=0) > entry.number:
             raise LakeInUse(
                 f"another pipeline has landed files in {self._lake.root} since this one began: "
                 "run one at a time"
@@ -205,6 +258,24 @@ class Landing:
 
     def _load(self, number: int) -> Entry:
         return msgspec.json.decode(self._file(number).read(), type=Entry)
+
+    def _needed(self, number: int) -> Entry:
+        try:
+            return self._load(number)
+        except FileNotFoundError as exc:
+            raise LakeDamaged(
+                f"{self._file(number)} is missing, and not everything was made of it yet: stop any "
+                "other pipeline on this lake, bring the file back, or reset the pipeline"
+            ) from exc
+
+
+def _counted(moves: Iterable[Move], before: Mapping[str, int] = {}) -> dict[str, int]:
+    totals = dict(before)
+    for move in moves:
+        table, is_table, _ = move.path.partition("/queue=")
+        if is_table:
+            totals[table] = totals.get(table, 0) + move.rows
+    return totals
 
 
 def _range(footer: pq.FileMetaData, column: str) -> tuple[int, int]:

@@ -8,6 +8,7 @@ A lake relies on this much, which both kinds give:
 - `create` gives a name to one file only, whoever else tries. In an object store the put is
   conditional (``If-None-Match: *``); on a disk nobody else tries, see `Lake.lock`.
 - What was there when a call returned is there after a power cut: on a disk it is synced.
+- A list has every file that was there before it began and is not removed meanwhile.
 
 No directory is ever moved, and no list is relied on to be of one moment.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import os
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -148,7 +150,8 @@ class Place:
         if kind == fs.FileType.Directory:
             self._store.delete_dir(self.path)
         elif kind != fs.FileType.NotFound:
-            self._store.delete_file(self.path)
+            with suppress(FileNotFoundError):
+                self._store.delete_file(self.path)
 
     def sync(self) -> None:
         """Onto the disk: a file's content, or the names in a directory."""

@@ -13,9 +13,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.errors import InvalidArgument
 from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, compact_table
+from penstock.pipeline.days import compact_days, days_table
 from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.lake import PARQUET, Lake
 from penstock.pipeline.landing import Landing
@@ -23,7 +25,7 @@ from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
 from penstock.spark.queues import Queues
 
-__all__ = ["Job", "Progress", "compact", "run"]
+__all__ = ["Job", "Progress", "compact", "run", "trim_logs"]
 
 # A directory is compacted once it has so many files that can be.
 _MANY_FILES = 32
@@ -212,19 +214,50 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
     gold.refresh_gold(spark, job.lake)
     if job.lake.root.is_local and job.lake.format == PARQUET:
         compact(job.lake, at_least=_MANY_FILES)
+    trim_logs(job.lake)
     progress.refreshes += 1
 
 
 def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
-    """Both tables of bronze, but for files that a job is yet to read by their names."""
-    progress = [Landing(lake, job).last().progress for job in (silver.JOB, gold.JOB)]
-    readers = {MESSAGES.table: progress, EVENTS.table: progress[1:]}
+    """Both tables of bronze, as far as it is safe. The names are those of the tables made."""
+    feeds = (MESSAGES, EVENTS)
+    if lake.format != PARQUET:
+        raise InvalidArgument(
+            f"the tables of {lake.root} are {lake.format}, which compacts them by itself; or say "
+            f"OPTIMIZE {lake.format}.`{lake.table(MESSAGES.table)}` in SQL"
+        )
+    if not lake.root.is_local:
+        return {
+            days_table(feed.table): compact_days(lake, feed.table, feed.number) for feed in feeds
+        }
     done = {}
-    for table, those in readers.items():
-        landing = Landing(lake, table)
-        # The newest entry is looked at again after a crash.
-        safe = min([landing.last().number - 1, *(each.get(table, 0) for each in those)])
-        later = landing.entries(max(safe, 0))
+    for table, number in _all_have_read(lake).items():
+        later = Landing(lake, table).entries(number)
         protected = [move.path for entry in later for move in entry.files]
         done[table] = compact_table(lake, table, protected=protected, at_least=at_least)
     return done
+
+
+def trim_logs(lake: Lake) -> None:
+    """Entries that no job is yet to read are removed."""
+    for table, number in _all_have_read(lake).items():
+        Landing(lake, table).trim(above=number)
+    for job in (silver.JOB, gold.JOB):
+        Landing(lake, job).trim()
+
+
+def _all_have_read(lake: Lake) -> dict[str, int]:
+    """Up to which entry of bronze and of events every job that follows has come.
+
+    The newest does not count: it is looked at again after a crash.
+    """
+    progress = [Landing(lake, job).last().progress for job in (silver.JOB, gold.JOB)]
+    readers = {MESSAGES.table: progress, EVENTS.table: progress[1:]}
+    return {
+        table: max(0, min([Landing(lake, table).last().number - 1, *_numbers(those, table)]))
+        for table, those in readers.items()
+    }
+
+
+def _numbers(readers: Sequence[Mapping[str, int]], table: str) -> list[int]:
+    return [progress.get(table, 0) for progress in readers]

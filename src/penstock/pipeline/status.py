@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES
+from penstock.pipeline.days import days_job
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
 
@@ -31,14 +32,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def status_of(lake: Lake) -> Status:
-    jobs = (MESSAGES.table, EVENTS.table, silver.JOB, gold.JOB)
+    feeds = (MESSAGES.table, EVENTS.table)
+    jobs = (*feeds, silver.JOB, gold.JOB, *map(days_job, feeds))
     logs = {job: Landing(lake, job) for job in jobs}
     rows: dict[str, int] = {}
-    for job in (MESSAGES.table, EVENTS.table, silver.JOB):
-        for entry in logs[job].entries():
-            for move in entry.files:
-                table = move.path.partition("/")[0]
-                rows[table] = rows.get(table, 0) + move.rows
+    for log in logs.values():
+        rows |= log.totals()
     tables = []
     for table in sorted(rows):
         base = lake.table(table)

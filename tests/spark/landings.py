@@ -1,0 +1,98 @@
+"""Batches that are landed by hand, without Spark, and a process that ends at any step of them."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+from penstock.pipeline.place import Place
+
+__all__ = ["DAY", "files", "lakes_ended_at_each_step", "land", "rows", "stage"]
+
+DAY = "2030-01-31"
+# By these alone anything changes on a disk.
+STEPS = ("write", "move_to", "remove", "sync")
+
+
+def stage(
+    landing: Landing,
+    first: int,
+    count: int,
+    name: str = "part-0",
+    *,
+    day: str = DAY,
+    table: str = "bronze",
+) -> None:
+    directory = landing.staging / table / "queue=orders" / f"day={day}"
+    with (directory / f"{name}-{uuid.uuid4().hex}.parquet").write() as file:
+        pq.write_table(pa.table({"index": range(first, first + count)}), file)
+
+
+def land(landing: Landing, first: int, count: int, *, day: str = DAY) -> None:
+    stage(landing, first, count, day=day)
+    landing.land({"orders": first + count}, landing.staged("bronze", "index"))
+
+
+def files(lake: Lake, table: str = "bronze") -> list[Place]:
+    return lake.table(table).files(".parquet")
+
+
+def rows(lake: Lake, table: str = "bronze") -> list[int]:
+    """As whoever reads every file of the table sees them."""
+    found = []
+    for each in files(lake, table):
+        with each.open() as file:
+            found += pq.read_table(file)["index"].to_pylist()
+    return sorted(found)
+
+
+class _Ended(BaseException):
+    """As `kill -9` would: no handler of the code under test gets to run."""
+
+
+def lakes_ended_at_each_step(
+    before: Lake, work: Callable[[Lake], None], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lake]:
+    """Copies of a lake in which ``work`` ended before its first step, its second, to the last."""
+    # A process ends, not the machine, so nothing has to be synced.
+    monkeypatch.setattr(Place, "sync", lambda _: None)
+    for step in count():
+        lake = Lake(Path(before.root).with_name(f"{before.root.name}-{step}"))
+        shutil.copytree(before.root, lake.root)
+        with monkeypatch.context() as patch, _ending_at(step, patch) as has_ended:
+            work(lake)
+        yield Lake(lake.root)
+        if not has_ended():
+            return
+
+
+@contextmanager
+def _ending_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    done = 0
+
+    def limited(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*words: Any) -> Any:
+            nonlocal done
+            done += 1
+            # From then on nothing happens any more, whatever other threads are at.
+            if done > step:
+                raise _Ended
+            return original(*words)
+
+        return call
+
+    for name in STEPS:
+        patch.setattr(Place, name, limited(getattr(Place, name)))
+    with suppress(_Ended):
+        yield lambda: done > step

@@ -1,0 +1,127 @@
+"""Days that are over in large files, beside a table whose files stay as they were landed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from penstock.pipeline import days
+from penstock.pipeline.days import compact_days
+from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+from penstock.pipeline.place import Place
+from penstock.pipeline.run import compact
+from penstock.pipeline.status import status_of
+from tests.spark.landings import files, lakes_ended_at_each_step, land, rows, stage
+
+COMPACTED = "compacted/bronze"
+MONDAY, TUESDAY, WEDNESDAY = "2030-02-04", "2030-02-05", "2030-02-06"
+
+
+def land_each(lake: Lake, *days: str) -> None:
+    """A batch of ten rows for each, after those that are there."""
+    landing = Landing(lake, "bronze")
+    for day in days:
+        land(landing, landing.last().progress.get("orders", 0), 10, day=day)
+
+
+def names(lake: Lake, table: str = COMPACTED) -> list[str]:
+    base = lake.table(table)
+    return [file.below(base).removeprefix("queue=orders/") for file in files(lake, table)]
+
+
+def name(day: str, first: int, last: int) -> str:
+    return f"day={day}/{first:020d}-{last:020d}.parquet"
+
+
+def test_on_s3_days_that_are_over_become_one_file_each_in_another_table(bucket: str) -> None:
+    lake = Lake(f"{bucket}/lake")
+    land_each(lake, MONDAY, MONDAY, MONDAY, TUESDAY, TUESDAY)
+    before = names(lake, "bronze")
+
+    done = compact(lake)
+
+    assert (done[COMPACTED].before, done[COMPACTED].after) == (3, 1)
+    assert names(lake) == [name(MONDAY, 0, 29)]
+    assert rows(lake, COMPACTED) == list(range(30))
+    # Who reads the table sees what was there.
+    assert names(lake, "bronze") == before
+    assert {each.table: (each.files, each.rows) for each in status_of(lake).tables} == {
+        "bronze": (5, 50),
+        COMPACTED: (1, 30),
+    }
+    # And the next one goes on.
+    land_each(lake, WEDNESDAY, WEDNESDAY)
+    assert compact(lake)[COMPACTED].after == 1
+    assert names(lake) == [name(MONDAY, 0, 29), name(TUESDAY, 30, 49)]
+    assert compact(lake)[COMPACTED].after == 0
+
+
+def test_whatever_step_a_compaction_was_ended_at_no_row_is_there_twice_or_left_out(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land_each(lake, MONDAY, MONDAY, MONDAY, TUESDAY, WEDNESDAY, WEDNESDAY)
+    # Given a day that is too large for one file
+    monkeypatch.setattr(days, "_FILE_BYTES", sum(file.size for file in files(lake)[:2]))
+    steps = 0
+
+    def work(each: Lake) -> None:
+        compact_days(each, "bronze", "index")
+
+    for ended in lakes_ended_at_each_step(lake, work, monkeypatch):
+        seen = rows(ended, COMPACTED)
+        assert seen in [list(range(count)) for count in (0, 20, 30, 40)]
+
+        work(ended)
+
+        assert names(ended) == [
+            name(MONDAY, 0, 19),
+            name(MONDAY, 20, 29),
+            name(TUESDAY, 30, 39),
+        ]
+        assert rows(ended, COMPACTED) == list(range(40))
+        assert rows(ended) == list(range(60))
+        steps += 1
+    assert steps > 10
+
+
+def test_what_a_batch_has_not_moved_yet_is_left_for_later(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its second file may be there before its first."""
+    land_each(lake, MONDAY, TUESDAY)
+    landing = Landing(lake, "bronze")
+    stage(landing, 20, 10, day=TUESDAY)
+    stage(landing, 30, 10, day=WEDNESDAY)
+    move_to = Place.move_to
+
+    def crash(self: Place, target: Place) -> None:
+        if TUESDAY in target.path:
+            raise KeyboardInterrupt
+        move_to(self, target)
+
+    moves = landing.staged("bronze", "index")
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Place, "move_to", crash)
+        landing.land({"orders": 40}, moves)
+    assert rows(lake) == [*range(20), *range(30, 40)]
+
+    compact_days(lake, "bronze", "index")
+    assert rows(lake, COMPACTED) == list(range(10))
+
+    Landing(lake, "bronze").recover()
+    land_each(lake, WEDNESDAY)
+    compact_days(lake, "bronze", "index")
+    assert names(lake) == [name(MONDAY, 0, 9), name(TUESDAY, 10, 29)]
+
+
+def test_a_day_that_comes_again_because_a_clock_was_wrong_is_in_once(lake: Lake) -> None:
+    land_each(lake, MONDAY, TUESDAY, MONDAY, TUESDAY)
+    assert compact_days(lake, "bronze", "index").after == 1
+    land_each(lake, WEDNESDAY, WEDNESDAY)
+
+    compact_days(lake, "bronze", "index")
+
+    assert rows(lake, COMPACTED) == list(range(40))
+    assert len(names(lake)) == 4
