@@ -338,10 +338,14 @@ class Broker:
         targets: Sequence[Target],
         seconds: float,
         subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        further: bool = False,
     ) -> list[Outcome]:
-        """Still at it: the leases end ``seconds`` from now."""
+        """Still at it: the leases end ``seconds`` from now, or ``further``: so much later."""
         check_names(queue, subscription)
-        settlements = [base.Extend(targets=check_targets(targets), seconds=seconds)]
+        settlements = [
+            base.Extend(targets=check_targets(targets), seconds=seconds, further=bool(further))
+        ]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def give_back(

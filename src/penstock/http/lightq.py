@@ -177,7 +177,7 @@ class LightQ:
         group, id = _group(request), _id(request)
         seconds = _number(request, "seconds", None, low=1, high=43_200)
         message = await self._broker.get(group, id)
-        [outcome] = await self._broker.extend(group, [message.id], seconds)
+        [outcome] = await self._broker.extend(group, [message.id], seconds, further=True)
         if outcome is not Outcome.DONE:
             raise InvalidArgument("the message is not reserved now: there is nothing to extend")
         return Response(_OK)

@@ -142,10 +142,11 @@ class Nack(_Value, frozen=True, kw_only=True):
 
 
 class Extend(_Value, frozen=True, kw_only=True):
-    """The leases end `seconds` from now."""
+    """The leases end `seconds` from now; with `further`, that much later than they would."""
 
     targets: Sequence[Target]
     seconds: float
+    further: bool = False
 
 
 class GiveBack(_Value, frozen=True, kw_only=True):
