@@ -45,6 +45,9 @@ def test_a_request_id_is_echoed_whatever_the_answer(
     found = answers(user, admin, anyone, group, **{header: "my id 7"})
     assert [answer.status for answer in found] == STATUSES
     assert {answer.headers["x-request-id"] for answer in found} == {"my id 7"}
+    # By the name that the client has for it, too
+    echoed = {answer.headers.get("x-correlation-id") for answer in found}
+    assert echoed == {"my id 7" if header == "X_Correlation_Id" else None}
     assert {a.json["requestId"] for a in found if a.status >= 400} == {"my id 7"}
 
 
@@ -60,6 +63,7 @@ def test_without_one_a_request_id_is_made(
 def test_the_request_id_goes_before_the_correlation_id(user: Client, group: str) -> None:
     answer = user.push(group, "a", X_Request_Id="first", X_Correlation_Id="second")
     assert answer.headers["x-request-id"] == "first"
+    assert answer.headers["x-correlation-id"] == "second"
 
 
 @pytest.mark.parametrize("given", ["x" * 500, "\xe4", ""])
@@ -67,6 +71,8 @@ def test_a_request_id_that_cannot_be_echoed_is_replaced(
     user: Client, group: str, given: str
 ) -> None:
     assert user.push(group, "a", X_Request_Id=given).headers["x-request-id"] != given
+    answer = user.push(group, "a", X_Correlation_Id=given)
+    assert answer.headers["x-correlation-id"] == answer.headers["x-request-id"] != given
 
 
 @pytest.mark.parametrize("path", ["/%ff", "/queue/%00", "/queue//push", "/%2e%2e", "/?a"])

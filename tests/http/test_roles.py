@@ -48,6 +48,7 @@ DOCUMENTED_OPEN = {
     "GET /actuator/health",
     "GET /openapi.json",
     "GET /docs",
+    "GET /swagger-ui/index.html",
     "POST /auth/local",
     "POST /auth/password",
     "POST /api/users/create",
