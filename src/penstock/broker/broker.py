@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -89,6 +89,11 @@ class Broker:
     def problem(self) -> str | None:
         """Why writes are refused, if they are. What was stored before can still be read."""
         return self._store.problem
+
+    @property
+    def services(self) -> Mapping[str, str | None]:
+        """The other servers that the store needs, each with why it is away, if it is."""
+        return self._store.services
 
     @property
     def shared(self) -> Shared | None:

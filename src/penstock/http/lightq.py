@@ -204,7 +204,8 @@ class LightQ:
                     **msgspec.to_builtins(_stored(one.message)),
                     "consumerGroup": group,
                     "consumed": one.is_settled,
-                    "deliveryCount": one.deliveries,
+                    # Of what is settled only an archive keeps it.
+                    "deliveryCount": one.deliveries or (None if one.is_settled else 0),
                     "reservedUntil": _moment(one.leased_until_ns),
                 }
                 for one in viewed

@@ -7,7 +7,7 @@ changed that a later call could see, except where it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -175,6 +175,11 @@ class Store(Protocol):
     @property
     def problem(self) -> str | None:
         """Why writes are refused, if they are."""
+        ...
+
+    @property
+    def services(self) -> Mapping[str, str | None]:
+        """The other servers that it needs, by what they are, each with why it is away if it is."""
         ...
 
     @property

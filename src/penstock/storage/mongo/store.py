@@ -105,11 +105,17 @@ class ArchivedStore:
         return self._hot.problem or self._archive.problem
 
     @property
+    def services(self) -> dict[str, str | None]:
+        return {**self._hot.services, "mongo": self._archive.problem}
+
+    @property
     def shared(self) -> ArchivedShared:
         return self._shared
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
+        if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
+            await self._archive.check_own(change.queue)
         async with self._turn:
             await self._whole.check()
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
