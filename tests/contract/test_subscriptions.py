@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -110,6 +111,19 @@ async def test_a_setting_that_makes_no_sense_is_refused(
     with pytest.raises(InvalidArgument):
         await broker.alter_subscription(queue, "default", **settings)
     assert (await world.stats()).config == SubscriptionConfig()
+
+
+@pytest.mark.within_one_life
+async def test_consumers_who_ask_at_the_same_time_share_no_message(
+    broker: Broker, queue: str
+) -> None:
+    await broker.publish(queue, [b"%d" % n for n in range(40)])
+    shares = await asyncio.gather(
+        *(broker.receive(queue, limit=3) for _ in range(10)),
+        *(broker.poll(queue, "default", start=0, count=40) for _ in range(3)),
+        *(broker.receive(queue, limit=3) for _ in range(10)),
+    )
+    assert sorted(index for share in shares for index in indexes(share)) == list(range(40))
 
 
 async def test_names_follow_the_rule_and_are_taken_once(broker: Broker, queue: str) -> None:

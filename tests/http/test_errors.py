@@ -6,18 +6,44 @@ from datetime import datetime
 
 import pytest
 
+from penstock.broker import Broker
+from penstock.storage.memory import MemoryStore
 from tests.http.client import Answer, Client
+from tests.http.in_process import application
+
+ERROR_FIELDS = {"timestamp", "status", "error", "message", "path", "requestId", "code"}
 
 
 def test_an_error_says_when_what_and_where(user: Client, group: str) -> None:
     answer = user.ack(group, "unknown")
     assert answer.headers["content-type"] == "application/json"
     error = answer.json
-    assert error.keys() == {"timestamp", "status", "error", "message", "path", "requestId", "code"}
+    assert error.keys() == ERROR_FIELDS
     assert (error["status"], error["error"], error["path"]) == (404, "Not Found", "/queue/ack")
     assert datetime.fromisoformat(error["timestamp"]).tzinfo is None
     assert error["message"]
     assert error["requestId"] == answer.headers["x-request-id"]
+
+
+async def test_an_error_that_nobody_expected_is_500_with_the_body_and_tells_no_details(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker(MemoryStore()) as broker, application(broker) as app:
+
+        async def fail(*arguments: object, **settings: object) -> None:
+            raise RuntimeError("a detail that is nobody's business")
+
+        monkeypatch.setattr(broker, "receive", fail)
+        answer = await app.ask("GET", "/queue/pop", consumerGroup="orders")
+        assert answer.status == 500
+        assert answer.json.keys() == ERROR_FIELDS
+        assert (answer.json["status"], answer.json["error"]) == (500, "Internal Server Error")
+        assert answer.json["path"] == "/queue/pop"
+        assert answer.json["requestId"] == answer.headers["x-request-id"]
+        assert b"detail that" not in answer.body
+        # And the server goes on
+        pushed = await app.ask("POST", "/queue/push", b"hello", consumerGroup="orders")
+        assert pushed.status == 200
 
 
 def answers(
