@@ -43,7 +43,7 @@ class World:
 async def opened(**settings: float) -> AsyncIterator[World]:
     clock = ManualClock()
     store = MemoryStore(clock=clock)
-    async with Broker(store) as broker, application(broker, **settings) as app:
+    async with Broker(store) as broker, application(broker, clock, **settings) as app:
         yield World(app, broker, store, clock)
 
 
