@@ -99,6 +99,17 @@ async def test_the_setting_counts_for_a_group_that_was_there_before(world: World
     assert await world.letters() == 0
 
 
+async def test_the_setting_counts_for_a_group_that_is_made_anew(world: World) -> None:
+    for _ in range(2):
+        await world.ask("POST", "/queue/push", b"broken")
+        await world.ask("GET", "/queue/pop")
+        await world.pass_minutes(1)
+        assert await world.letters() == 1
+        await world.pass_minutes(10)
+        assert await world.letters() == 0
+        await world.broker.delete_queue("orders")
+
+
 async def test_without_the_setting_a_dead_letter_outlives_its_group() -> None:
     async with opened(retention_minutes=60, max_deliveries=1) as world:
         await world.ask("POST", "/queue/push", b"broken")
