@@ -24,6 +24,7 @@ from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import SyncTimes
+from penstock.lightq_variables import without_effect
 from penstock.logs import configure_logs
 from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
@@ -132,6 +133,8 @@ async def serve(settings: Settings) -> None:
             )
             dispatcher = _dispatcher(broker, settings)
             await dispatcher.start()
+            for name, why in without_effect(has_archive=settings.archive is not None).items():
+                logger.warning("a variable has no effect", variable=name, because=why)
             logger.info("serving", url=_url(settings, listener), store=_shown(settings.store_url))
             try:
                 await _Server(config, broker, settings.receive_seconds).serve([listener])

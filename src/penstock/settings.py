@@ -1,7 +1,7 @@
 """All settings of a server, resolved once at start.
 
-Each has an environment variable ``PENSTOCK_<NAME>``. The names that LightQ uses are understood as
-well, so that its users need not change theirs.
+Each has an environment variable ``PENSTOCK_<NAME>``. The names that LightQ and Simple Queue Service
+use are understood as well, so that their users need not change theirs.
 """
 
 from __future__ import annotations
@@ -11,9 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import AliasChoices, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from penstock.core.limits import NAME_PATTERN
+from penstock.lightq_variables import archive_url, store_url
 from penstock.logs import Level
 
 __all__ = ["Settings", "is_loopback"]
@@ -25,6 +32,23 @@ def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
     return Field(default, validation_alias=names, **limits)
 
 
+class _LightQStores(PydanticBaseSettingsSource):
+    """LightQ's Redis, and then its MongoDB, unless ours or a directory was given with the call."""
+
+    def __init__(self, settings: type[BaseSettings], given: dict[str, Any]) -> None:
+        super().__init__(settings)
+        self._given = given
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return None, field_name, False  # all at once, below
+
+    def __call__(self) -> dict[str, Any]:
+        if "store" in self.current_state or "data" in self._given:
+            return {}
+        found = {"store": store_url(), "archive": archive_url()}
+        return found if found["store"] is not None else {}
+
+
 class Settings(BaseSettings):
     """What a server is started with. `data` is a directory, ``wal:<directory>`` or ``memory:``.
 
@@ -32,7 +56,22 @@ class Settings(BaseSettings):
     directory is then not used.
     """
 
-    model_config = SettingsConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = SettingsConfigDict(
+        extra="ignore", frozen=True, populate_by_name=True, env_ignore_empty=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        assert isinstance(init_settings, InitSettingsSource)
+        lightq = _LightQStores(settings_cls, init_settings.init_kwargs)
+        return init_settings, env_settings, lightq
 
     host: str = _setting("host", "127.0.0.1")
     port: int = _setting("port", 8080, "SERVER_PORT", ge=0, le=65535)
@@ -66,9 +105,19 @@ class Settings(BaseSettings):
     push_per_second: int = _setting("push_per_second", 0, "RATE_LIMIT_PUSH_PER_SECOND")
     pop_per_second: int = _setting("pop_per_second", 0, "RATE_LIMIT_POP_PER_SECOND")
 
-    view_limit: int = _setting("view_limit", 50, "LIGHTQ_MESSAGE_ALLOWED_TO_FETCH", ge=1)
+    view_limit: int = _setting(
+        "view_limit",
+        50,
+        "LIGHTQ_MESSAGE_ALLOWED_TO_FETCH",
+        "NO_OF_MESSAGE_ALLOWED_TO_FETCH",
+        ge=1,
+    )
     retention_minutes: float = _setting(
-        "retention_minutes", 1440, "LIGHTQ_PERSISTENCE_DURATION_MINUTES", gt=0
+        "retention_minutes",
+        1440,
+        "LIGHTQ_PERSISTENCE_DURATION_MINUTES",
+        "PERSISTENCE_DURATION_MINUTES",
+        gt=0,
     )
     visibility_timeout_seconds: float = _setting(
         "visibility_timeout_seconds", 30, "LIGHTQ_VISIBILITY_TIMEOUT_SECONDS", gt=0

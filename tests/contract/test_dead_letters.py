@@ -6,7 +6,7 @@ import pytest_asyncio
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
 from penstock.core.settling import Outcome
-from penstock.errors import InvalidArgument, ReservedQueue
+from penstock.errors import InvalidArgument, QueueNotFound, ReservedQueue
 from tests.contract.world import QUEUE, World, bodies, indexes, receipts
 
 LETTERS = f"{QUEUE}-dlq"
@@ -211,6 +211,42 @@ async def test_the_queue_of_dead_letters_is_the_brokers(broker: Broker, strict: 
     ):
         with pytest.raises(ReservedQueue):
             await call
+
+
+@pytest.mark.over_restarts
+async def test_how_long_letters_live_can_be_set_before_there_are_any(
+    world: World, broker: Broker, strict: str
+) -> None:
+    # Given a queue without letters, whose letters shall live for a minute
+    await broker.alter_queue(LETTERS, message_ttl_seconds=60)
+    await broker.alter_queue(LETTERS, retention_messages=7)
+    config = (await broker.queue_stats(LETTERS)).config
+    assert (config.message_ttl_seconds, config.retention_messages) == (60, 7)
+    assert (await broker.queue_stats(strict)).dead_letters == 0
+    # When one comes, by a lease that ran out, then it lives for so long
+    await world.restart()
+    await broker.publish(strict, [b"a"])
+    await broker.receive(strict)
+    await world.pass_time(30)
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+    await world.pass_time(59)
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+    await world.pass_time(2)
+    assert await broker.dead_letters(strict) == []
+
+
+async def test_no_letters_are_made_for_what_cannot_have_any(broker: Broker, strict: str) -> None:
+    for name in ("none-dlq", "-dlq", f"{LETTERS}-dlq"):
+        with pytest.raises(QueueNotFound):
+            await broker.alter_queue(name, message_ttl_seconds=60)
+    # Nor by settings that are wrong
+    for settings in ({"message_ttl_seconds": -1}, {"events": True}, {"unknown": 1}):
+        with pytest.raises(InvalidArgument):
+            await broker.alter_queue(LETTERS, **settings)
+    assert [stats.name for stats in await broker.stats()] == [strict]
+    await broker.alter_queue(LETTERS, message_ttl_seconds=60)
+    with pytest.raises(QueueNotFound):
+        await broker.alter_queue(f"{LETTERS}-dlq", message_ttl_seconds=60)
 
 
 async def test_a_purge_of_the_dead_letters_removes_them(broker: Broker, strict: str) -> None:

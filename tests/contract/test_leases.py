@@ -32,6 +32,52 @@ async def test_a_lease_that_runs_out_gives_the_message_back(
     assert (stats.leases_expired, stats.delivered, stats.redelivered) == (1, 3, 1)
 
 
+async def test_a_lease_is_made_longer_by_as_much_as_is_asked_for(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given two leases, of 30 and of 100 seconds, after 20 of them
+    await broker.publish(queue, [b"a", b"b", b"c"])
+    (first,) = await broker.receive(queue)
+    (second,) = await broker.receive(queue, lease_seconds=100)
+    world.clock.advance(20)
+    # When each gets ten seconds more
+    targets = [first.receipt, second.id]
+    assert await broker.extend(queue, targets, 10, further=True) == [Outcome.DONE] * 2
+    # Then each ends ten seconds later than it would have, and no earlier
+    world.clock.advance(19.999)
+    assert bodies(await broker.receive(queue, limit=5, lease_seconds=1000)) == [b"c"]
+    world.clock.advance(0.001)
+    assert bodies(await broker.receive(queue, limit=5, lease_seconds=1000)) == [b"a"]
+    world.clock.advance(69.999)
+    assert await broker.receive(queue, limit=5) == []
+    world.clock.advance(0.001)
+    assert bodies(await broker.receive(queue, limit=5)) == [b"b"]
+
+
+async def test_a_lease_without_an_end_cannot_be_made_longer(
+    world: World, broker: Broker, queue: str
+) -> None:
+    await broker.alter_subscription(queue, "default", lease_seconds=None)
+    await broker.publish(queue, [b"a"])
+    (delivery,) = await broker.receive(queue)
+    assert await broker.extend(queue, [delivery.receipt], 1, further=True) == [Outcome.DONE]
+    await world.pass_time(1000)
+    assert await broker.receive(queue) == []
+    assert await broker.ack(queue, [delivery.receipt]) == [Outcome.DONE]
+
+
+async def test_no_lease_is_made_to_end_beyond_what_can_be_told(
+    world: World, broker: Broker, queue: str
+) -> None:
+    await broker.publish(queue, [b"a"])
+    (delivery,) = await broker.receive(queue)
+    for _ in range(20):
+        outcomes = await broker.extend(queue, [delivery.receipt], 1e9, further=True)
+        assert outcomes == [Outcome.DONE]
+    (viewed,) = await broker.view(queue)
+    assert viewed.leased_until_ns == (world.clock.now_ns() + 10**18)
+
+
 async def test_a_receive_may_ask_for_another_lease_time(
     world: World, broker: Broker, queue: str
 ) -> None:

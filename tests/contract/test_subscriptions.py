@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,6 +112,27 @@ async def test_a_setting_that_makes_no_sense_is_refused(
     with pytest.raises(InvalidArgument):
         await broker.alter_subscription(queue, "default", **settings)
     assert (await world.stats()).config == SubscriptionConfig()
+
+
+@pytest.mark.within_one_life
+async def test_consumers_who_ask_at_the_same_time_share_no_message(
+    broker: Broker, queue: str
+) -> None:
+    await broker.create_subscription(queue, "audit")
+    await broker.publish(queue, [b"%d" % n for n in range(40)])
+
+    async def consume(subscription: str) -> list[int]:
+        receive = partial(broker.receive, queue, subscription=subscription, limit=3)
+        shares = await asyncio.gather(
+            *(receive() for _ in range(10)),
+            *(broker.poll(queue, subscription, start=0, count=40) for _ in range(3)),
+            *(receive() for _ in range(10)),
+        )
+        return sorted(index for share in shares for index in indexes(share))
+
+    # Nor does one subscription take anything from another
+    every = await asyncio.gather(consume("default"), consume("audit"))
+    assert list(every) == [list(range(40))] * 2
 
 
 async def test_names_follow_the_rule_and_are_taken_once(broker: Broker, queue: str) -> None:

@@ -31,6 +31,26 @@ def test_the_compose_file_follows_its_specification() -> None:
     run("check-jsonschema", "--builtin-schema", "vendor.compose-spec", "docker-compose.yml")
 
 
+def test_the_example_of_an_environment_has_all_that_the_compose_file_asks_for() -> None:
+    asked = re.findall(r"\$\{(\w+)", (ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
+    named = [line.partition("=")[0] for line in lines if not line.startswith("#")]
+    assert named == asked == ["USER_PASSWORD", "ADMIN_PASSWORD"]
+
+
+def test_what_the_servers_wait_for_has_a_health_check() -> None:
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    needed = re.findall(r"^    (\w+):\n      condition: service_healthy", text, re.MULTILINE)
+    services = re.split(r"^  (\w[\w-]*):\n", text.partition("\nservices:\n")[2], flags=re.MULTILINE)
+    checked = {
+        name
+        for name, block in zip(services[1::2], services[2::2], strict=True)
+        if "    healthcheck:\n" in block
+    }
+    assert set(needed) == checked == {"redis", "mongo"}
+    assert "\nHEALTHCHECK " in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
 def test_the_kubernetes_resources_are_valid() -> None:
     run("kubernetes-validate", "--strict", "deploy/kubernetes.yaml")
 

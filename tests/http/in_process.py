@@ -12,6 +12,7 @@ from blacksheep import Application
 from uvicorn.server import ServerState
 
 from penstock.broker import Broker
+from penstock.clock import Clock
 from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.settings import Settings
@@ -135,8 +136,11 @@ def _chunks(data: bytes) -> Iterator[bytes]:
 
 
 @asynccontextmanager
-async def application(broker: Broker, **settings: Any) -> AsyncIterator[InProcess]:
-    app = await create_app(broker, Settings.model_validate({"data": "memory:", **settings}))
+async def application(
+    broker: Broker, clock: Clock | None = None, **settings: Any
+) -> AsyncIterator[InProcess]:
+    given = Settings.model_validate({"data": "memory:", **settings})
+    app = await create_app(broker, given, clock)
     await app.start()  # type: ignore[no-untyped-call]
     try:
         yield InProcess(app)

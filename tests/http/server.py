@@ -29,13 +29,18 @@ class Server:
     """Started by the constructor, which returns once it listens."""
 
     def __init__(
-        self, data: str, log: Path, *options: str, environment: Mapping[str, str] | None = None
+        self,
+        data: str | None,
+        log: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        self.data = data
+        self.data = data or ""
         self._log = log
+        directory = () if data is None else ("--data", data)
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                penstock_command("serve", "--port", "0", "--data", data, *options),
+                penstock_command("serve", "--port", "0", *directory, *options),
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
@@ -75,7 +80,7 @@ class Server:
 
 @contextmanager
 def running(
-    data: str, log: Path, *options: str, environment: Mapping[str, str] | None = None
+    data: str | None, log: Path, *options: str, environment: Mapping[str, str] | None = None
 ) -> Iterator[Server]:
     server = Server(data, log, *options, environment=environment)
     try:

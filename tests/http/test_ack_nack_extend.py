@@ -78,18 +78,19 @@ def test_a_long_reason_of_a_nack_is_no_error_of_the_server(user: Client, group: 
     assert user.nack(group, id, "x" * 5000).status in (200, 400)
 
 
-def test_an_extension_moves_the_end_of_the_reservation(
-    user: Client, admin: Client, group: str
+@pytest.mark.parametrize("seconds", [1, 600])
+def test_an_extension_moves_the_end_of_the_reservation_by_its_seconds(
+    user: Client, admin: Client, group: str, seconds: int
 ) -> None:
     id = user.push(group).json["id"]
     user.pop(group)
     [before] = admin.view(group).json
-    assert user.extend(group, id, 600).status == 200
+    assert user.extend(group, id, seconds).status == 200
     [after] = admin.view(group).json
     moved = datetime.fromisoformat(after["reservedUntil"]) - datetime.fromisoformat(
         before["reservedUntil"]
     )
-    assert moved > timedelta(seconds=500)
+    assert moved == timedelta(seconds=seconds)
 
 
 def test_what_is_not_reserved_cannot_be_extended(user: Client, group: str) -> None:

@@ -6,18 +6,44 @@ from datetime import datetime
 
 import pytest
 
+from penstock.broker import Broker
+from penstock.storage.memory import MemoryStore
 from tests.http.client import Answer, Client
+from tests.http.in_process import application
+
+ERROR_FIELDS = {"timestamp", "status", "error", "message", "path", "requestId", "code"}
 
 
 def test_an_error_says_when_what_and_where(user: Client, group: str) -> None:
     answer = user.ack(group, "unknown")
     assert answer.headers["content-type"] == "application/json"
     error = answer.json
-    assert error.keys() == {"timestamp", "status", "error", "message", "path", "requestId", "code"}
+    assert error.keys() == ERROR_FIELDS
     assert (error["status"], error["error"], error["path"]) == (404, "Not Found", "/queue/ack")
     assert datetime.fromisoformat(error["timestamp"]).tzinfo is None
     assert error["message"]
     assert error["requestId"] == answer.headers["x-request-id"]
+
+
+async def test_an_error_that_nobody_expected_is_500_with_the_body_and_tells_no_details(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker(MemoryStore()) as broker, application(broker) as app:
+
+        async def fail(*arguments: object, **settings: object) -> None:
+            raise RuntimeError("a detail that is nobody's business")
+
+        monkeypatch.setattr(broker, "receive", fail)
+        answer = await app.ask("GET", "/queue/pop", consumerGroup="orders")
+        assert answer.status == 500
+        assert answer.json.keys() == ERROR_FIELDS
+        assert (answer.json["status"], answer.json["error"]) == (500, "Internal Server Error")
+        assert answer.json["path"] == "/queue/pop"
+        assert answer.json["requestId"] == answer.headers["x-request-id"]
+        assert b"detail that" not in answer.body
+        # And the server goes on
+        pushed = await app.ask("POST", "/queue/push", b"hello", consumerGroup="orders")
+        assert pushed.status == 200
 
 
 def answers(
@@ -45,6 +71,9 @@ def test_a_request_id_is_echoed_whatever_the_answer(
     found = answers(user, admin, anyone, group, **{header: "my id 7"})
     assert [answer.status for answer in found] == STATUSES
     assert {answer.headers["x-request-id"] for answer in found} == {"my id 7"}
+    # By the name that the client has for it, too
+    echoed = {answer.headers.get("x-correlation-id") for answer in found}
+    assert echoed == {"my id 7" if header == "X_Correlation_Id" else None}
     assert {a.json["requestId"] for a in found if a.status >= 400} == {"my id 7"}
 
 
@@ -60,6 +89,7 @@ def test_without_one_a_request_id_is_made(
 def test_the_request_id_goes_before_the_correlation_id(user: Client, group: str) -> None:
     answer = user.push(group, "a", X_Request_Id="first", X_Correlation_Id="second")
     assert answer.headers["x-request-id"] == "first"
+    assert answer.headers["x-correlation-id"] == "second"
 
 
 @pytest.mark.parametrize("given", ["x" * 500, "\xe4", ""])
@@ -67,6 +97,8 @@ def test_a_request_id_that_cannot_be_echoed_is_replaced(
     user: Client, group: str, given: str
 ) -> None:
     assert user.push(group, "a", X_Request_Id=given).headers["x-request-id"] != given
+    answer = user.push(group, "a", X_Correlation_Id=given)
+    assert answer.headers["x-correlation-id"] == answer.headers["x-request-id"] != given
 
 
 @pytest.mark.parametrize("path", ["/%ff", "/queue/%00", "/queue//push", "/%2e%2e", "/?a"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
@@ -23,6 +24,8 @@ def test_a_push_answers_with_the_message(user: Client, group: str) -> None:
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
     pushed = answer.json
+    # Neither the group nor whether it is consumed, which is for admins
+    assert pushed.keys() == {"id", "content", "createdAt", "priority"}
     assert pushed["content"] == "Hello, World!"
     assert str(UUID(pushed["id"])) == pushed["id"]
     # No zone, and it is UTC.
@@ -49,6 +52,15 @@ def test_a_popped_message_is_reserved(user: Client, group: str) -> None:
     user.push(group)
     assert user.pop(group).status == 200
     assert user.pop(group).status == 404
+
+
+def test_consumers_who_pop_at_once_share_no_message(user: Client, group: str) -> None:
+    pushed = {user.push(group, str(number)).json["id"] for number in range(40)}
+    with ThreadPoolExecutor(8) as consumers:
+        answers = list(consumers.map(lambda _: user.pop(group), range(48)))
+    popped = [answer.json["id"] for answer in answers if answer.status == 200]
+    assert (len(popped), set(popped)) == (40, pushed)
+    assert [answer.status for answer in answers].count(404) == 8
 
 
 def test_a_pop_of_a_group_that_nobody_pushed_to_is_not_found(user: Client, group: str) -> None:
@@ -92,36 +104,44 @@ def test_a_group_is_1_to_50_letters_digits_dashes_and_underscores(user: Client, 
     assert user.push(name).status == 200
 
 
+CALLS = [
+    ("POST", "/queue/push", "hello"),
+    ("GET", "/queue/pop", None),
+    ("POST", "/queue/ack?id=a", None),
+    ("POST", "/queue/nack?id=a", None),
+    ("POST", "/queue/extend-visibility?id=a&seconds=1", None),
+    ("GET", "/queue/view", None),
+    ("GET", "/queue/dlq/view", None),
+    ("POST", "/queue/dlq/replay", '["a"]'),
+    ("POST", "/queue/batch/push", '["a"]'),
+    ("GET", "/queue/batch/pop", None),
+    ("POST", "/queue/batch/ack", '["a"]'),
+]
+
+
 @pytest.mark.parametrize("name", ["", " ", "x" * 51, "a b", "a.b", "a/b", "\xe4", "a,b", "$x"])
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/queue/push", "hello"),
-        ("GET", "/queue/pop", None),
-        ("POST", "/queue/ack?id=a", None),
-        ("POST", "/queue/nack?id=a", None),
-        ("POST", "/queue/extend-visibility?id=a&seconds=1", None),
-        ("GET", "/queue/view", None),
-        ("GET", "/queue/dlq/view", None),
-        ("POST", "/queue/dlq/replay", '["a"]'),
-        ("POST", "/queue/batch/push", '["a"]'),
-        ("GET", "/queue/batch/pop", None),
-        ("POST", "/queue/batch/ack", '["a"]'),
-    ],
-)
+@pytest.mark.parametrize(("method", "path", "body"), CALLS)
 def test_any_other_group_is_refused_everywhere(
     admin: Client, method: str, path: str, body: str | None, name: str
 ) -> None:
-    assert admin.ask(method, path, body, consumerGroup=name).status == 400
-
-
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/queue/push"), ("GET", "/queue/pop"), ("GET", "/queue/view")]
-)
-def test_the_group_must_be_given(admin: Client, method: str, path: str) -> None:
-    answer = admin.ask(method, path, "hello" if method == "POST" else None)
-    assert answer.status == 400
+    answer = admin.ask(method, path, body, consumerGroup=name)
+    assert (answer.status, answer.json["error"]) == (400, "Bad Request")
     assert "consumerGroup" in answer.json["message"]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CALLS)
+def test_the_group_must_be_given(admin: Client, method: str, path: str, body: str | None) -> None:
+    answer = admin.ask(method, path, body)
+    assert answer.status == 400
+    assert "consumerGroup is missing" in answer.json["message"]
+
+
+@pytest.mark.parametrize("header", ["consumergroup", "CONSUMERGROUP", "ConsumerGroup"])
+def test_the_name_of_a_header_may_be_written_in_any_case(
+    user: Client, group: str, header: str
+) -> None:
+    assert user.ask("POST", "/queue/push", "hello", **{header: group}).status == 200
+    assert user.pop(group).json["content"] == "hello"
 
 
 def test_a_name_that_is_kept_for_dead_letters_cannot_be_pushed_to(user: Client) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.storage.local import LocalShared
+from penstock.storage.memory import MemoryStore
 from penstock.storage.registry import open_store
 from penstock.storage.shared import Limit
 from tests.contract.clock import ManualClock
@@ -43,6 +44,48 @@ def test_limits_by_lightqs_names(log: Path) -> None:
         pops = [user.pop("orders") for _ in range(10)]
         pops += [user.ask("GET", "/queue/batch/pop", consumerGroup="orders") for _ in range(10)]
         assert len(refused(pops)) >= 12
+
+
+PUBLISHING = [
+    ("/queue/push", b"x"),
+    ("/queue/batch/push", b'["x"]'),
+    ("/v1/queues/orders/messages", b"x"),
+    ("/api/producers/publish", b'{"topic": "t", "content": 1}'),
+]
+CONSUMING = [
+    ("GET", "/queue/pop", b""),
+    ("GET", "/queue/batch/pop", b""),
+    ("POST", "/v1/queues/orders/subscriptions/default/receive", b"{}"),
+    ("POST", "/v1/queues/orders/subscriptions/default/poll", b'{"start": 0, "count": 1}'),
+    ("POST", "/v1/queues/orders/subscriptions/default/again", b'{"index": 0}'),
+]
+
+
+async def test_every_way_to_publish_and_to_consume_counts() -> None:
+    # Given as many of each as are allowed in a second that does not end
+    clock = ManualClock()
+    limits = {"push_per_second": len(PUBLISHING), "pop_per_second": len(CONSUMING)}
+    async with (
+        Broker(MemoryStore(clock=clock)) as broker,
+        application(broker, clock, **limits) as app,
+    ):
+        await broker.create_queue("orders")
+        for path, body in PUBLISHING:
+            answer = await app.ask("POST", path, body, consumerGroup="orders")
+            assert answer.status in (200, 201), path
+        for method, path, body in CONSUMING:
+            answer = await app.ask(method, path, body, consumerGroup="orders")
+            assert answer.status in (200, 404, 409), path
+        # Then each is refused, whichever way it goes
+        for method, path, body in [*(("POST", *one) for one in PUBLISHING), *CONSUMING]:
+            answer = await app.ask(method, path, body, consumerGroup="orders")
+            assert (answer.status, answer.headers["retry-after"]) == (429, "1"), path
+        # And acks never are
+        answer = await app.ask("POST", "/queue/ack", query="id=a", consumerGroup="orders")
+        assert answer.status == 404
+        clock.advance(1)
+        answer = await app.ask("POST", "/queue/push", b"x", consumerGroup="orders")
+        assert answer.status == 200
 
 
 def test_without_a_setting_nothing_is_limited(user: Client, group: str) -> None:

@@ -48,6 +48,7 @@ DOCUMENTED_OPEN = {
     "GET /actuator/health",
     "GET /openapi.json",
     "GET /docs",
+    "GET /swagger-ui/index.html",
     "POST /auth/local",
     "POST /auth/password",
     "POST /api/users/create",
@@ -150,6 +151,19 @@ def test_a_malformed_authorization_is_none(anyone: Client, header: str) -> None:
 @pytest.mark.parametrize(("method", "path"), USER)
 def test_a_user_may_use_the_queues(user: Client, method: str, path: str) -> None:
     assert user.ask(method, path, consumerGroup="roles").status in (200, 400, 404)
+
+
+@pytest.mark.parametrize(("method", "path"), USER)
+def test_nothing_is_kept_between_requests_so_that_no_page_can_misuse_it(
+    user: Client, anyone: Client, method: str, path: str
+) -> None:
+    # Given somebody who is known, sent by a page of elsewhere: no token of a form is asked for
+    answer = user.ask(method, path, consumerGroup="roles", Origin="https://elsewhere.example")
+    assert answer.status in (200, 400, 404)
+    # Then nothing is set that would let the next request in without a name
+    assert "set-cookie" not in answer.headers
+    again = anyone.ask(method, path, consumerGroup="roles", Origin="https://elsewhere.example")
+    assert again.status == 401
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN)

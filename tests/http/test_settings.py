@@ -30,6 +30,8 @@ LIGHTQ = {
     "LIGHTQ_DLQ_TTL_MINUTES": ("dead_letter_minutes", "3", 3),
 }
 
+REDIS = [f"SPRING_DATA_REDIS_{part}" for part in ("HOST", "PORT", "PASSWORD")]
+
 
 def test_the_defaults_are_lightqs_but_for_the_rate_limits() -> None:
     settings = Settings()
@@ -52,6 +54,95 @@ def test_lightqs_variables_are_understood(variable: str, monkeypatch: pytest.Mon
     # Ours goes first.
     monkeypatch.setenv(f"PENSTOCK_{name.upper()}", "77")
     assert str(getattr(Settings(), name)).removesuffix(".0") == "77"
+
+
+@pytest.mark.parametrize(
+    ("variable", "name", "value"),
+    [
+        ("NO_OF_MESSAGE_ALLOWED_TO_FETCH", "view_limit", 7),
+        ("PERSISTENCE_DURATION_MINUTES", "retention_minutes", 7),
+    ],
+)
+def test_the_variables_of_simple_queue_service_are_understood(
+    variable: str, name: str, value: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, str(value))
+    assert getattr(Settings(), name) == value
+
+
+@pytest.mark.parametrize("variable", [*LIGHTQ, "PENSTOCK_STORE", *REDIS])
+def test_an_empty_variable_is_as_if_it_were_not_there(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Settings()
+    monkeypatch.setenv(variable, "")
+    assert Settings() == plain
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "password", "url"),
+    [
+        ("redis.example", "", "", "redis://redis.example:6379/0"),
+        ("", "6380", "", "redis://localhost:6380/0"),
+        ("", "", "a/b@c:d", "redis://:a%2Fb%40c%3Ad@localhost:6379/0"),
+        ("::1", "6380", "x", "redis://:x@[::1]:6380/0"),
+    ],
+)
+@pytest.mark.parametrize("prefix", ["SPRING_DATA_REDIS", "SPRING_REDIS"])
+def test_lightqs_redis_is_the_store(
+    host: str, port: str, password: str, url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part, value in (("HOST", host), ("PORT", port), ("PASSWORD", password)):
+        monkeypatch.setenv(f"{prefix}_{part}", value)
+    assert (Settings().store, Settings().store_url, Settings().archive) == (url, url, None)
+
+
+@pytest.mark.parametrize(
+    ("address", "database", "url"),
+    [
+        ("mongodb://m:27017", "", "mongodb://m:27017"),
+        ("mongodb://m:27017/own?w=1", "", "mongodb://m:27017/own?w=1"),
+        ("mongodb://m:27017", "lightq-db", "mongodb://m:27017/lightq-db"),
+        ("mongodb://m,n/own?w=1", "db", "mongodb://m,n/db?w=1"),
+        # Who logs in is known to the database that is asked without a name for it
+        ("mongodb://u:p@m", "db", "mongodb://u:p@m/db?authSource=admin"),
+        ("mongodb://u:p@m/own", "db", "mongodb://u:p@m/db?authSource=own"),
+        ("mongodb://u:p@m/?authSource=x", "db", "mongodb://u:p@m/db?authSource=x"),
+        ("mongodb+srv://u:p@m?w=1", "db", "mongodb+srv://u:p@m/db?w=1&authSource=admin"),
+    ],
+)
+def test_lightqs_mongodb_is_the_archive_of_its_redis(
+    address: str, database: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONGO_URI", address)
+    monkeypatch.setenv("MONGO_DB", database)
+    # Messages in a directory have none
+    assert (Settings().store, Settings().archive) == (None, None)
+    monkeypatch.setenv("SPRING_DATA_REDIS_HOST", "r")
+    assert Settings().archive == url
+
+
+def test_ours_and_the_command_line_go_before_lightqs_stores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SPRING_DATA_REDIS_HOST", "theirs")
+    monkeypatch.setenv("MONGO_URI", "mongodb://theirs")
+    # A directory that was asked for now
+    assert (Settings(data="./here").store, Settings(data="./here").archive) == (None, None)
+    # One that is always set, in an image for instance, is no such wish
+    monkeypatch.setenv("PENSTOCK_DATA", "/data")
+    assert Settings().store == "redis://theirs:6379/0"
+    assert Settings(archive="mongodb://own").archive == "mongodb://own"
+    monkeypatch.setenv("PENSTOCK_ARCHIVE", "mongodb://ours")
+    assert Settings().archive == "mongodb://ours"
+    monkeypatch.delenv("PENSTOCK_ARCHIVE")
+    for settings in (
+        Settings(store="redis://ours"),
+        Settings.model_validate({"store": "redis://ours"}),
+    ):
+        assert (settings.store, settings.archive) == ("redis://ours", None)
+    monkeypatch.setenv("PENSTOCK_STORE", "redis://ours")
+    assert (Settings().store, Settings().archive) == ("redis://ours", None)
 
 
 def test_every_setting_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import bcrypt
 import pytest
 
 import penstock
@@ -41,6 +43,18 @@ async def open_at(path: Path, **changes: str) -> Users:
 
 def names(users: Users) -> list[str]:
     return [user.username for user in users.stored()]
+
+
+async def test_of_a_password_only_what_bcrypt_makes_of_it_is_kept(tmp_path: Path) -> None:
+    users = await open_at(tmp_path / "users.json")
+    for name in ("alice", "bob"):
+        await users.add(name, "open sesame", Role.USER)
+    kept = (tmp_path / "users.json").read_bytes()
+    assert b"sesame" not in kept
+    # Of the two users of the settings, and of these two, each with a salt of its own
+    hashes = set(re.findall(rb"\$2b\$\d\d\$[./A-Za-z0-9]{53}", kept))
+    assert len(hashes) == 4
+    assert sum(bcrypt.checkpw(b"open sesame", one) for one in hashes) == 2
 
 
 async def test_one_of_two_who_take_a_name_at_once_gets_it(tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ def test_a_message_is_shown_with_its_state(admin: Client, group: str, four: list
     assert {one["consumerGroup"] for one in (consumed, reserved, new)} == {group}
     assert (consumed["consumed"], reserved["consumed"], new["consumed"]) == (True, False, False)
     assert (reserved["deliveryCount"], new["deliveryCount"]) == (1, 0)
+    assert consumed["deliveryCount"] is None
     assert reserved["reservedUntil"] > reserved["createdAt"]
     assert new["reservedUntil"] is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import signal
 import sys
 from collections.abc import Sequence
@@ -106,6 +107,20 @@ async def test_what_fails_too_often_is_a_dead_letter_with_the_error(store_url: s
         (letter,) = await broker.dead_letters("ingest-clinic")
         assert letter.dead_letter is not None
         assert letter.dead_letter.reason == "ValueError: the disk is full"
+
+
+@pytest.mark.parametrize("name", ["consume", "consume_for_tenant"])
+def test_a_consumer_waits_for_two_seconds_unless_it_is_told_otherwise(name: str) -> None:
+    parameters = inspect.signature(getattr(IngestQueue, name)).parameters
+    assert parameters["wait_seconds"].default == 2
+
+
+async def test_a_wait_ends_without_a_message(store_url: str) -> None:
+    async with ingest.open(IngestMessage, store_url) as queue:
+        handled = Handled()
+        assert await queue.consume(10, handled, wait_seconds=0.01) == 0
+        assert await queue.consume_for_tenant("clinic", 10, handled, wait_seconds=0.01) == 0
+        assert handled.batches == []
 
 
 async def test_tenants_take_turns_however_much_one_of_them_has(store_url: str) -> None:

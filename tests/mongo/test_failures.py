@@ -71,6 +71,8 @@ async def test_while_mongodb_is_away_publishes_are_refused_and_nothing_else(
     with pytest.raises(StoreUnavailable, match="MongoDB is away"):
         await broker.publish("jobs", [b"c"])
     assert far.problem is not None
+    # It is known which part is away
+    assert broker.services == {"redis": None, "mongo": far.problem}
     # From then on publishes are refused before Redis has them
     with pytest.raises(StoreUnavailable):
         await broker.publish("jobs", [b"d"])

@@ -182,11 +182,11 @@ async def test_view_shows_consumed_messages_that_redis_has_let_go_of(
     assert [m.index for m in await broker.read("jobs")] == [2, 3]
     # Then the others come from MongoDB, each once
     consumed = await broker.view("jobs", settled=True)
-    assert [(v.message.index, v.message.body, v.deliveries) for v in consumed[:2]] == [
+    assert [(v.message.index, v.message.body, v.deliveries) for v in consumed] == [
         (0, b"0", 1),
         (1, b"1", 1),
+        (2, b"2", 1),
     ]
-    assert [v.message.index for v in consumed] == [0, 1, 2]
     everything = await broker.view("jobs")
     assert [(v.message.index, v.is_settled) for v in everything] == [
         (0, True),

@@ -216,7 +216,7 @@ async def _settle(pair: Pair) -> None:
             return base.Ack(targets=own)
         if kind == "nack":
             return base.Nack(targets=own, delay_seconds=delay, reason=reason)
-        return base.Extend(targets=own, seconds=11)
+        return base.Extend(targets=own, seconds=11, further=delay == 7.0)
 
     await pair.same(lambda broker, at: broker.settle(QUEUE, [settlement(at)], name))
 

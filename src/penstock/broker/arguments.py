@@ -42,9 +42,10 @@ def _checked(settlement: object) -> base.Settlement:
             check_delay(delay)
             reason = check_reason(reason)
             return base.Nack(targets=check_targets(targets), delay_seconds=delay, reason=reason)
-        case base.Extend(targets=targets, seconds=seconds):
+        case base.Extend(targets=targets, seconds=seconds, further=further):
             check_extension(seconds)
-            return base.Extend(targets=check_targets(targets), seconds=seconds)
+            targets = check_targets(targets)
+            return base.Extend(targets=targets, seconds=seconds, further=bool(further))
         case base.GiveBack(targets=targets):
             return base.GiveBack(targets=check_targets(targets))
         case base.AckUpTo(index=index):

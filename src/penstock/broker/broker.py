@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
@@ -89,6 +89,11 @@ class Broker:
     def problem(self) -> str | None:
         """Why writes are refused, if they are. What was stored before can still be read."""
         return self._store.problem
+
+    @property
+    def services(self) -> Mapping[str, str | None]:
+        """The other servers that the store needs, each with why it is away, if it is."""
+        return self._store.services
 
     @property
     def shared(self) -> Shared | None:
@@ -338,10 +343,14 @@ class Broker:
         targets: Sequence[Target],
         seconds: float,
         subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        further: bool = False,
     ) -> list[Outcome]:
-        """Still at it: the leases end ``seconds`` from now."""
+        """Still at it: the leases end ``seconds`` from now, or ``further``: so much later."""
         check_names(queue, subscription)
-        settlements = [base.Extend(targets=check_targets(targets), seconds=seconds)]
+        settlements = [
+            base.Extend(targets=check_targets(targets), seconds=seconds, further=bool(further))
+        ]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def give_back(

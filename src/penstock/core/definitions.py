@@ -22,7 +22,7 @@ from penstock.core.filters import compile_filter
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, check_name
 from penstock.core.machine import Machine
 from penstock.core.message import to_nanoseconds
-from penstock.core.new_queue import new_events_queue, new_queue
+from penstock.core.new_queue import new_dead_letter_queue, new_events_queue, new_queue
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, Runs
 from penstock.core.subscription import Subscription
@@ -116,15 +116,21 @@ def reserved_name() -> ReservedQueue:
 
 
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
-    queue = machine.queue(name)
-    config = changed(queue.config, changes)
+    """The queue of another's dead letters can be altered before there are any: it is made then."""
+    source = _without_letters(machine, name)
+    queue = machine.queue(name) if source is None else None
+    before = QueueConfig() if queue is None else queue.config
+    config = changed(before, changes)
     config.check()
-    if config.fifo != queue.config.fifo and queue.next > queue.first:
+    if queue is not None and config.fifo != before.fifo and queue.next > queue.first:
         raise InvalidArgument(
             "fifo can only be changed while the queue is empty: purge it, or make a new queue"
         )
-    if config.events and (queue.source is not None or queue.events_of is not None):
+    if config.events and (queue is None or queue.source is not None or queue.events_of is not None):
         raise no_events_of_its_own(name)
+    if queue is None:
+        assert source is not None
+        queue = new_dead_letter_queue(machine, source, now_ns)
     is_new = config.events and queue.events is None
     if is_new:
         _check_events_name(machine, name)
@@ -133,6 +139,14 @@ def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: in
     if is_new:
         new_events_queue(machine, queue, now_ns)
     return queue
+
+
+def _without_letters(machine: Machine, name: str) -> Queue | None:
+    """The queue whose dead letters this name is kept for, while it has none. Letters have none."""
+    if name in machine.queues or not name.endswith(DEAD_LETTER_SUFFIX):
+        return None
+    source = machine.queues.get(name.removesuffix(DEAD_LETTER_SUFFIX))
+    return source if source is not None and source.source is None else None
 
 
 def delete_queue(machine: Machine, name: str, now_ns: int) -> None:

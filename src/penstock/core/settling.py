@@ -19,6 +19,7 @@ from penstock.core.subscription import Subscription
 from penstock.errors import InvalidArgument, InvalidReceipt
 
 __all__ = [
+    "MAX_EXTENSION_SECONDS",
     "Outcome",
     "Target",
     "ack",
@@ -33,6 +34,9 @@ __all__ = [
     "undo",
 ]
 
+
+MAX_EXTENSION_SECONDS = 1_000_000_000.0
+"""No lease is made to end later than this, from now, however often it is extended."""
 
 Target = str | Delivery
 """What is to be settled: a delivery, its receipt, or a message's id."""
@@ -250,19 +254,32 @@ def extend(
     targets: Sequence[Target],
     seconds: float,
     now_ns: int,
+    *,
+    further: bool = False,
 ) -> list[Outcome]:
-    """Make the deliveries' leases end this many seconds from now."""
+    """Make the deliveries' leases end this many seconds from now.
+
+    ``further``: this many seconds later than they would. One that has no end keeps none.
+    """
     subscription = machine.subscription(queue_name, name)
     check_extension(seconds)
     targets = _listed(targets)
     outcomes, indexes = _leased(machine, subscription, targets, now_ns)
-    if indexes:
+    longer_ns = round(seconds * NANOSECONDS)
+    ends: dict[int, list[int]] = {} if further or not indexes else {now_ns + longer_ns: indexes}
+    if further:
+        latest_ns = now_ns + round(MAX_EXTENSION_SECONDS * NANOSECONDS)
+        for index in indexes:
+            end_ns = subscription.leases[index].deadline_ns
+            if end_ns is not None:
+                ends.setdefault(min(end_ns + longer_ns, latest_ns), []).append(index)
+    for deadline_ns, ending in ends.items():
         machine.emit(
             ev.Extended(
                 at_ns=now_ns,
                 subscription_id=subscription.id,
-                indexes=indexes,
-                deadline_ns=now_ns + round(seconds * NANOSECONDS),
+                indexes=ending,
+                deadline_ns=deadline_ns,
             )
         )
     return outcomes
@@ -280,7 +297,7 @@ def check_delay(delay_seconds: float | None) -> None:
 
 
 def check_extension(seconds: float) -> None:
-    check_seconds("seconds", seconds)
+    check_seconds("seconds", seconds, most=MAX_EXTENSION_SECONDS)
 
 
 def check_reason(reason: object) -> str:

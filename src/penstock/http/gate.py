@@ -127,6 +127,9 @@ class Gate:
                 status = HTTPStatus.INTERNAL_SERVER_ERROR
                 response = refuse(status, message, "internal_error", request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
+            if b"x-correlation-id" in request.first:
+                correlation_id = _id_in(request, b"x-correlation-id") or request_id
+                response.add_header(b"X-Correlation-Id", correlation_id.encode())
             seconds = time.perf_counter() - began
             number = response.status
             if number not in times:
@@ -201,10 +204,13 @@ def _path(request: IncomingRequest) -> str:
 
 
 def _given_id(request: IncomingRequest) -> str | None:
-    for name in (b"x-request-id", b"x-correlation-id"):
-        given = request.first.get(name)
-        if given and len(given) <= _MAX_ID_CHARACTERS:
-            text = given.decode("latin-1")
-            if text.isascii() and text.isprintable():
-                return text
+    return _id_in(request, b"x-request-id") or _id_in(request, b"x-correlation-id")
+
+
+def _id_in(request: IncomingRequest, header: bytes) -> str | None:
+    given = request.first.get(header)
+    if given and len(given) <= _MAX_ID_CHARACTERS:
+        text = given.decode("latin-1")
+        if text.isascii() and text.isprintable():
+            return text
     return None

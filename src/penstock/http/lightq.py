@@ -56,6 +56,9 @@ class LightQ:
     def __init__(self, broker: Broker, settings: Settings) -> None:
         self._broker = broker
         self._settings = settings
+        # Groups whose dead letters are known to live as long as the setting says, if it does.
+        self._limited: set[str] = set()
+        self._limits_letters = settings.dead_letter_minutes is not None
 
     def routes(self) -> list[Route]:
         return [
@@ -123,6 +126,7 @@ class LightQ:
             lease_seconds=settings.visibility_timeout_seconds,
             max_deliveries=settings.max_deliveries,
         )
+        await self._limit_letters(group)
 
     async def pop(self, request: IncomingRequest) -> Response:
         messages = await self._pop(_group(request), 1)
@@ -135,6 +139,9 @@ class LightQ:
         return answer(_OK, await self._pop(_group(request), count))
 
     async def _pop(self, group: str, count: int) -> list[_Stored]:
+        if self._limits_letters and group not in self._limited:
+            # It may have been there before the setting.
+            await self._limit_letters(group)
         try:
             deliveries = await self._broker.receive(group, limit=count)
         except QueueNotFound:
@@ -170,14 +177,13 @@ class LightQ:
         [outcome] = await self._broker.nack(group, [message.id], delay_seconds=0, reason=reason)
         if outcome is Outcome.ALREADY_SETTLED:
             raise MessageNotFound("the message is consumed already")
-        await self._limit_letters(group)
         return Response(_OK)
 
     async def extend(self, request: IncomingRequest) -> Response:
         group, id = _group(request), _id(request)
         seconds = _number(request, "seconds", None, low=1, high=43_200)
         message = await self._broker.get(group, id)
-        [outcome] = await self._broker.extend(group, [message.id], seconds)
+        [outcome] = await self._broker.extend(group, [message.id], seconds, further=True)
         if outcome is not Outcome.DONE:
             raise InvalidArgument("the message is not reserved now: there is nothing to extend")
         return Response(_OK)
@@ -198,7 +204,8 @@ class LightQ:
                     **msgspec.to_builtins(_stored(one.message)),
                     "consumerGroup": group,
                     "consumed": one.is_settled,
-                    "deliveryCount": one.deliveries,
+                    # Of what is settled only an archive keeps it.
+                    "deliveryCount": one.deliveries or (None if one.is_settled else 0),
                     "reservedUntil": _moment(one.leased_until_ns),
                 }
                 for one in viewed
@@ -226,13 +233,14 @@ class LightQ:
             return answer(_OK, 0)
 
     async def _limit_letters(self, group: str) -> None:
-        """Their queue is made with the first of them, so that it cannot be told earlier."""
+        """Before a message of the group can become one."""
         minutes = self._settings.dead_letter_minutes
         if minutes is not None:
             with suppress(QueueNotFound):
                 await self._broker.alter_queue(
                     group + DEAD_LETTER_SUFFIX, message_ttl_seconds=minutes * 60
                 )
+                self._limited.add(group)
 
 
 # Requests.

@@ -47,11 +47,12 @@ _DOCS = Operation(
     "operations",
     (Answer(200, "A page.", {"text/html": {"type": "string"}}),),
 )
+_SWAGGER = _DOCS._replace(summary="The page, where LightQ has it")
 _ABOUT = """A durable message queue over HTTP.
 
 `/v1` is the native API. `/queue` is that of LightQ and Simple Queue Service: a consumer group is a
 queue, read through its subscription `default`. Every answer has an `X-Request-Id`, the client's own
-if it sent one."""
+if it sent one, and its `X-Correlation-Id` if it sent that."""
 
 
 class Documents:
@@ -76,6 +77,7 @@ class Documents:
         return [
             Route("GET", "/openapi.json", self.openapi, role=None, operation=_OPENAPI),
             Route("GET", "/docs", self.docs, role=None, operation=_DOCS),
+            Route("GET", "/swagger-ui/index.html", self.docs, role=None, operation=_SWAGGER),
         ]
 
     async def openapi(self, request: IncomingRequest) -> Response:

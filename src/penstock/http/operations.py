@@ -41,7 +41,10 @@ _VIEWED = {
     **_MESSAGE,
     "consumerGroup": _TEXT,
     "consumed": {"type": "boolean"},
-    "deliveryCount": _NUMBER,
+    "deliveryCount": {
+        "type": ["integer", "null"],
+        "description": "Null for a consumed message, unless an archive keeps it.",
+    },
     "reservedUntil": _TIME,
 }
 _LETTER = {

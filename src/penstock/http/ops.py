@@ -58,9 +58,12 @@ class Ops:
         problem = self._broker.problem
         store: dict[str, object] = {"status": "UP", "durability": self._broker.durability}
         if problem is not None:
-            store = {"status": "DOWN", "problem": problem}
+            store = _down(problem)
+        components = {"store": store}
+        for name, why in self._broker.services.items():
+            components[name] = {"status": "UP"} if why is None else _down(why)
         status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
-        return answer(status, {"status": store["status"], "components": {"store": store}})
+        return answer(status, {"status": store["status"], "components": components})
 
     async def metrics(self, request: IncomingRequest) -> Response:
         queues = await self._broker.stats()
@@ -86,6 +89,10 @@ class Ops:
                 f'send {{"configuredLevel": ...}} with one of {", ".join(_LEVEL_NAMES)}'
             ) from None
         return Response(HTTPStatus.NO_CONTENT)
+
+
+def _down(problem: str) -> dict[str, object]:
+    return {"status": "DOWN", "problem": problem}
 
 
 class _Figures:

@@ -58,6 +58,7 @@ STORY: dict[str, list[Step]] = {
         ),
         Step("GET", "/openapi.json"),
         Step("GET", "/docs"),
+        Step("GET", "/swagger-ui/index.html"),
     ],
     "Users": [
         Step(

@@ -7,7 +7,7 @@ changed that a later call could see, except where it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -142,10 +142,11 @@ class Nack(_Value, frozen=True, kw_only=True):
 
 
 class Extend(_Value, frozen=True, kw_only=True):
-    """The leases end `seconds` from now."""
+    """The leases end `seconds` from now; with `further`, that much later than they would."""
 
     targets: Sequence[Target]
     seconds: float
+    further: bool = False
 
 
 class GiveBack(_Value, frozen=True, kw_only=True):
@@ -174,6 +175,11 @@ class Store(Protocol):
     @property
     def problem(self) -> str | None:
         """Why writes are refused, if they are."""
+        ...
+
+    @property
+    def services(self) -> Mapping[str, str | None]:
+        """The other servers that it needs, by what they are, each with why it is away if it is."""
         ...
 
     @property

@@ -81,6 +81,10 @@ class EmbeddedStore:
         return "the store was closed" if self._closed else self._journal.problem
 
     @property
+    def services(self) -> dict[str, str | None]:
+        return {}
+
+    @property
     def shared(self) -> None:
         return None
 

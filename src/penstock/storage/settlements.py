@@ -44,9 +44,11 @@ def settle_all(
                 outcomes.append(
                     settling.nack(machine, queue, subscription, targets, delay, reason, now_ns)
                 )
-            case base.Extend(targets=targets, seconds=seconds):
+            case base.Extend(targets=targets, seconds=seconds, further=further):
                 outcomes.append(
-                    settling.extend(machine, queue, subscription, targets, seconds, now_ns)
+                    settling.extend(
+                        machine, queue, subscription, targets, seconds, now_ns, further=further
+                    )
                 )
             case base.GiveBack(targets=targets):
                 outcomes.append(settling.give_back(machine, queue, subscription, targets, now_ns))

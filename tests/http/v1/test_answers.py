@@ -124,8 +124,9 @@ def test_the_document_is_whole(api: Api) -> None:
     assert ("get", "/metrics") in every
 
 
-def test_the_page_needs_nothing_from_elsewhere(api: Api) -> None:
-    reply = api.anew(None).get("/docs")
+@pytest.mark.parametrize("path", ["/docs", "/swagger-ui/index.html"])
+def test_the_page_needs_nothing_from_elsewhere(api: Api, path: str) -> None:
+    reply = api.anew(None).get(path)
 
     assert reply.status == 200
     page = reply.body.decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -81,6 +82,21 @@ def test_one_request_acks_nacks_and_extends(user: Api, queue: str) -> None:
     assert (again["index"], again["deliveries"]) == (nacked["index"], 2)
     stale = user.post(f"{queue}/subscriptions/default/settle", {"ack": [nacked["receipt"]]})
     assert stale.json["ack"] == ["not_leased"]
+
+
+def test_a_lease_can_be_made_longer_by_some_seconds(user: Api, queue: str) -> None:
+    fill(user, queue, 1)
+    [delivery] = receive(user, queue, lease_seconds=60)
+
+    extend = {"targets": [delivery["receipt"]], "seconds": 10, "further": True}
+    reply = user.post(f"{queue}/subscriptions/default/settle", {"extend": [extend]})
+
+    assert reply.json["extend"] == [["done"]]
+    [viewed] = user.get(f"{queue}/subscriptions/default/messages").json["messages"]
+    until, before = (
+        datetime.fromisoformat(text) for text in (viewed["leased_until"], delivery["deadline"])
+    )
+    assert until - before == timedelta(seconds=10)
 
 
 def test_everything_below_an_index_can_be_acked(user: Api, queue: str) -> None:

@@ -63,11 +63,14 @@ def test_while_redis_is_away_requests_are_answered_503_and_then_go_on(tmp_path: 
             ready = user.ask("GET", "/readyz")
             assert ready.status == 503
             assert "Redis" in ready.json["components"]["store"]["problem"]
+            assert ready.json["components"]["redis"]["status"] == "DOWN"
+            assert "Redis" in ready.json["components"]["redis"]["problem"]
             assert user.ask("GET", "/livez").status == 200
             redis.start()
             popped = user.pop("jobs")
             assert popped.status == 200, popped.body
             assert popped.json["id"] == answer.json["id"]
-            assert user.ask("GET", "/readyz").status == 200
+            ready = user.ask("GET", "/readyz")
+            assert (ready.status, ready.json["components"]["redis"]) == (200, {"status": "UP"})
             assert server.stop() == 0
         redis.stop()

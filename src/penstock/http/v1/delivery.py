@@ -59,8 +59,11 @@ class NackJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The leases end `seconds` from now; with `further`, that much later than they would."""
+
     targets: Targets
     seconds: Annotated[float, Meta(gt=0, le=1e9)]
+    further: bool = False
 
 
 class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -151,7 +154,8 @@ class DeliveryCalls:
             for one in asked.nack
         ]
         settlements += [
-            base.Extend(targets=one.targets, seconds=one.seconds) for one in asked.extend
+            base.Extend(targets=one.targets, seconds=one.seconds, further=one.further)
+            for one in asked.extend
         ]
         if asked.give_back:
             settlements.append(base.GiveBack(targets=asked.give_back))

@@ -17,7 +17,7 @@ from pymongo import errors as failures
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Message, to_datetime
-from penstock.errors import StorageError
+from penstock.errors import Conflict, StorageError
 from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.connection import Connection, Document
 from penstock.storage.mongo.documents import to_message
@@ -87,6 +87,17 @@ class Archive:
                 await self.connection.collection(queue).insert_many(documents, ordered=False)
         except failures.BulkWriteError as exc:
             _check_duplicates(queue, exc)
+
+    async def check_own(self, queue: str) -> None:
+        """Raises `Conflict` where a queue to be made would share a collection with somebody."""
+        with self.connection.asking():
+            collection = self.connection.collection(queue)
+            other = await collection.find_one({"salt": {"$exists": False}}, {"_id": 1})
+        if other is not None:
+            raise Conflict(
+                f"the collection {queue!r} holds documents of somebody else's: give Penstock a "
+                "database of its own, or remove them"
+            )
 
     async def _make_indexes(self, queue: str) -> None:
         if queue not in self._has_indexes:

@@ -19,6 +19,8 @@ from collections.abc import Sequence
 from random import SystemRandom
 from typing import Literal
 
+from msgspec.structs import replace
+
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.limits import EVENTS_SUFFIX
@@ -105,11 +107,17 @@ class ArchivedStore:
         return self._hot.problem or self._archive.problem
 
     @property
+    def services(self) -> dict[str, str | None]:
+        return {**self._hot.services, "mongo": self._archive.problem}
+
+    @property
     def shared(self) -> ArchivedShared:
         return self._shared
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
+        if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
+            await self._archive.check_own(change.queue)
         async with self._turn:
             await self._whole.check()
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
@@ -193,7 +201,8 @@ class ArchivedStore:
     ) -> list[ViewedMessage]:
         """Consumed messages that the hot store has let go of come from the record.
 
-        While MongoDB is away there are only those of the hot store.
+        How often a consumed one was delivered is known there alone. While MongoDB is away there
+        are only those of the hot store.
         """
         hot = await self._whole.ask(lambda: self._hot.view(queue, subscription, settled, limit))
         if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
@@ -207,6 +216,11 @@ class ArchivedStore:
             logger.warning("consumed messages of %s could not be looked up: %s", queue, exc)
             return hot
         known = {one.message.index for one in hot}
+        counts = {document["index"]: document["deliveryCount"] for document in documents}
+        hot = [
+            replace(one, deliveries=counts.get(one.message.index, 0)) if one.is_settled else one
+            for one in hot
+        ]
         merged = hot + [
             ViewedMessage(
                 message=to_message(queue, document),

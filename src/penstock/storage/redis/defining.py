@@ -57,7 +57,7 @@ class Defining:
             case base.CreateQueue():
                 await self._create_queue(change)
             case base.AlterQueue():
-                await self._alter_queue(change)
+                await self._alter_queue_or_letters(change)
             case base.DeleteQueue():
                 await self._delete_queue(change)
             case base.PurgeQueue():
@@ -109,6 +109,27 @@ class Defining:
     def _new_queue(self, config: QueueConfig, *, salt: int) -> list[Any]:
         id = self._rng.getrandbits(ID_BITS)
         return [*queue_fields(config), "id", id, "version", f"{id}.1", "salt", salt]
+
+    async def _alter_queue_or_letters(self, change: base.AlterQueue) -> None:
+        """The queue of another's dead letters is made, if there are none yet."""
+        source = change.queue.removesuffix(DEAD_LETTER_SUFFIX)
+        try:
+            await self._alter_queue(change)
+        except QueueNotFound:
+            if source == change.queue or not await self._may_have_letters(source):
+                raise
+            config = definitions.changed(QueueConfig(), change.changes)
+            config.check()
+            if config.events:
+                raise definitions.no_events_of_its_own(change.queue) from None
+            await self._steps.take("make_letters", source, lambda definition: [])
+            await self._alter_queue(change)
+
+    async def _may_have_letters(self, queue: str) -> bool:
+        """It is there, and holds none itself."""
+        with suppress(QueueNotFound):
+            return (await self._steps.learn(queue)).source is None
+        return False
 
     async def _alter_queue(self, change: base.AlterQueue) -> None:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:

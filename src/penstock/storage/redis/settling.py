@@ -12,6 +12,7 @@ from penstock.core.config import check_list, check_whole
 from penstock.core.message import Delivery, parse_message_id
 from penstock.core.receipt import Receipt
 from penstock.core.settling import (
+    MAX_EXTENSION_SECONDS,
     Outcome,
     Target,
     check_delay,
@@ -58,9 +59,11 @@ def pack_settlements(
                 has_jitter = delay is None and reader.config.backoff.jitter > 0
                 randoms = [rng.random() for _ in range(len(flat) // 3)] if has_jitter else []
                 packed.append(("nack", flat, wait, reason, randoms))
-            case base.Extend(targets=targets, seconds=seconds):
+            case base.Extend(targets=targets, seconds=seconds, further=further):
                 check_extension(seconds)
-                packed.append(("extend", _targets(queue, reader, targets), microseconds(seconds)))
+                flat = _targets(queue, reader, targets)
+                latest = microseconds(MAX_EXTENSION_SECONDS) if further else _NONE
+                packed.append(("extend", flat, microseconds(seconds), latest))
             case base.GiveBack(targets=targets):
                 packed.append(("give back", _targets(queue, reader, targets)))
             case base.AckUpTo(index=index):

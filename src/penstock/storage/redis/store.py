@@ -110,6 +110,10 @@ class RedisStore:
         return "the store was closed" if self._steps.is_closed else self._steps.problem
 
     @property
+    def services(self) -> dict[str, str | None]:
+        return {"redis": self._steps.problem}
+
+    @property
     def shared(self) -> RedisShared:
         return self._shared
 

@@ -7,7 +7,8 @@
 -- ARGV[2]  the version of the definitions
 -- ARGV[3]  the subscription
 -- ARGV[4]  packed: settlements, each {'ack', targets}, {'nack', targets, delay or -1, reason, random
---          numbers}, {'extend', targets, microseconds}, {'give back', targets} or {'up to', index}. Targets are {index, epoch
+--          numbers}, {'extend', targets, microseconds, -1 from now, or by so much but no further from
+--          now than this}, {'give back', targets} or {'up to', index}. Targets are {index, epoch
 --          or -1, created in milliseconds or -1, ...}: the epoch of a receipt, or the time that an
 --          id carries. Index -1 is not found. {run = {start, stop, epoch}} are consecutive ones.
 -- Answers  ok, and for each settlement a text with a digit for each target: 0 done, 1 settled
@@ -172,12 +173,19 @@ local function nack(targets, delay, reason, randoms)
   return outcomes
 end
 
-local function extend(targets, microseconds)
+local function extend(targets, microseconds, latest)
   local outcomes, indexes = leased_targets(targets)
-  local deadline, scores = text(q.now + microseconds), {}
+  local scores = {}
   for _, index in ipairs(indexes) do
-    scores[#scores + 1] = deadline
-    scores[#scores + 1] = text(index)
+    local deadline = q.now + microseconds
+    if latest >= 0 then
+      local now_ends = tonumber(redis.call('ZSCORE', s.key .. ':leases', text(index)))
+      deadline = now_ends < math.huge and math.min(now_ends + microseconds, q.now + latest)
+    end
+    if deadline then
+      scores[#scores + 1] = text(deadline)
+      scores[#scores + 1] = text(index)
+    end
   end
   call_many('ZADD', s.key .. ':leases', {'XX'}, scores)
   if #indexes > 0 then
@@ -237,7 +245,7 @@ for _, one in ipairs(cmsgpack.unpack(ARGV[4])) do
   elseif kind == 'nack' then
     answers[#answers + 1] = nack(one[2], one[3], one[4], one[5])
   elseif kind == 'extend' then
-    answers[#answers + 1] = extend(one[2], one[3])
+    answers[#answers + 1] = extend(one[2], one[3], one[4])
   elseif kind == 'give back' then
     answers[#answers + 1] = give_back(one[2])
   else
