@@ -21,7 +21,7 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownBackend,
 )
-from penstock.storage.redis import connection
+from penstock.storage.redis import node
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
@@ -169,7 +169,7 @@ async def test_a_redis_that_would_evict_queues_is_refused(
 async def test_without_a_replica_nothing_is_answered_that_needs_one(
     server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_REPLICAS_SECONDS", 0.05)
+    monkeypatch.setattr(node, "_REPLICAS_SECONDS", 0.05)
     address = f"unix://{server.unix_socket_path}"
     broker = Broker(await RedisStore.open(f"{address}?replicas=1"))
     # When a step must be on a replica, and there is none
@@ -185,8 +185,7 @@ async def test_without_a_replica_nothing_is_answered_that_needs_one(
 async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
     hasty = Connection(address, timeout_seconds=0.05)
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        async with hasty.asking() as redis:
-            await redis.blpop(["nobody-pushes-here"], timeout=5)
+        await hasty.command("BLPOP", "nobody-pushes-here", 5)
     await hasty.close()
 
 
