@@ -131,14 +131,16 @@ class Channels:
             task.add_done_callback(self._additions.discard)
 
     async def _add(self, pubsub: PubSub, name: str) -> None:
-        with suppress(RedisError, OSError):  # the listener notices, and subscribes to all
+        with suppress(
+            RedisError, OSError, RuntimeError
+        ):  # the listener notices, and subscribes to all
             await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
         while True:
             try:
                 await self._listen()
-            except (RedisError, OSError) as exc:
+            except (RedisError, OSError, RuntimeError) as exc:
                 logger.warning("news from Redis were cut off: %s", exc)
             except Exception:
                 logger.exception("news from Redis were cut off")

@@ -200,7 +200,7 @@ class Cluster:
     async def _ask(self, place: Place) -> list[Range] | Exception:
         try:
             answer = await self._node(place).ask("CLUSTER", "SLOTS", seconds=_ASK_SECONDS)
-        except (failures.RedisError, OSError) as exc:  # also if it does not answer in time
+        except (failures.RedisError, OSError, RuntimeError) as exc:  # see `Node.send`
             return exc
         return [
             (first, last, [_place(one, place[0]) for one in holders])

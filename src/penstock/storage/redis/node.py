@@ -77,6 +77,10 @@ class Node:
         except _FAILURES:
             self._leave(redis)
             raise
+        except RuntimeError as exc:
+            # What uvloop says of a connection that was reset before it is written to.
+            self._leave(redis)
+            raise failures.ConnectionError("the connection was reset") from exc
         except StoreUnavailable:
             self.answers = False
             raise
@@ -137,7 +141,7 @@ class Node:
                 return
             except (TimeoutError, failures.TimeoutError):
                 pass
-            except (failures.RedisError, OSError):
+            except (failures.RedisError, OSError, RuntimeError):
                 return  # it says why to whoever asks next, and at once
             finally:
                 await redis.aclose()
