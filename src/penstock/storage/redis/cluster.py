@@ -68,6 +68,7 @@ class Cluster:
         self._is_due = False
         self._background: set[asyncio.Task[Any]] = set()
         self._turn = 0
+        self._listened_to: Place | None = None
 
     @property
     def is_partly_there(self) -> bool:
@@ -108,9 +109,10 @@ class Cluster:
         """
         await self._know()
         places = self._writers()
-        places = [place for place in places if not self._node(place).is_silent] or places
+        others = [p for p in places if p != self._listened_to and not self._node(p).is_silent]
+        places = others or places
         self._turn += 1
-        place = places[self._turn % len(places)]
+        self._listened_to = place = places[self._turn % len(places)]
         async with self._connect(place) as redis, redis.pubsub() as pubsub:
             yield pubsub, lambda: place in self._owners
 

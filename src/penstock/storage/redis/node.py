@@ -17,6 +17,7 @@ __all__ = ["Node"]
 _REPLICAS_SECONDS = 2.0
 # One that was silent is asked again and again, each time for this long.
 _PROBE_SECONDS = 1.0
+_TAKE_SECONDS = 0.1
 _SILENT = "it does not answer"
 
 # It is away, or not the one to be asked.
@@ -118,8 +119,11 @@ class Node:
             task.add_done_callback(self._leaving.discard)
 
     async def _close_later(self, redis: Redis) -> None:
-        """Nobody uses it any more by then: closing a connection in use confuses the driver."""
+        """When nobody uses it any more: closing a connection in use confuses the driver."""
         try:
+            # Who has just been about to take one has done so by then.
+            await asyncio.sleep(_TAKE_SECONDS)
+            await redis.connection_pool.disconnect(inuse_connections=False)
             await asyncio.sleep(self._timeout_seconds)
         finally:
             await redis.aclose()
