@@ -14,6 +14,7 @@ import pytest_asyncio
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
+from penstock.core.callback import Callback
 from penstock.core.settling import Outcome
 from penstock.errors import StoreUnavailable
 from penstock.storage.redis import channels
@@ -26,6 +27,7 @@ from tests.redis_server import standing_still, unique_prefix, with_prefix
 _SECONDS = 20
 # How long a node is waited for here; it is 5 seconds otherwise.
 _PATIENCE_SECONDS = 0.3
+_HOOK = Callback(url="https://a.example/hook")
 
 T = TypeVar("T")
 
@@ -109,6 +111,8 @@ async def test_a_node_that_stands_still_is_waited_for_once_and_holds_up_no_other
         await broker.create_queue(queue)
         await broker.publish(queue, [b"a"])
         await broker.receive(queue, lease_seconds=1)
+        await broker.create_subscription(queue, "called", callback=_HOOK)
+    called = await broker.callbacks()
     with standing_still(f"redis://127.0.0.1:{node_of(still)}"):
         # When the first stands still, then a request for its queue is refused
         with pytest.raises(StoreUnavailable, match="does not answer"):
@@ -125,6 +129,7 @@ async def test_a_node_that_stands_still_is_waited_for_once_and_holds_up_no_other
             await store.tick()
         assert (await broker.queue_stats(other)).subscriptions[0].leases_expired == 1
         assert len(await broker.receive(other, limit=9)) == 2
+        assert await broker.callbacks() == called
         assert broker.problem is None
     # And when the first goes on, so does its queue
     assert await as_soon_as_it_can(lambda: broker.receive(still))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from redis import exceptions as failures
@@ -20,13 +21,12 @@ _PROBE_SECONDS = 1.0
 _TAKE_SECONDS = 0.1
 _SILENT = "it does not answer"
 
-# It is away, or not the one to be asked.
-_FAILURES = (
-    failures.ConnectionError,
-    failures.ReadOnlyError,
-    failures.ClusterDownError,
-    OSError,
-)
+# It is away, or no longer the one to be asked.
+_FAILURES = (failures.ConnectionError, failures.ReadOnlyError, OSError)
+
+
+# What closing may raise where nobody takes what is left to be sent. It is closed all the same.
+_CLOSED = (failures.RedisError, OSError, RuntimeError)
 
 
 class Node:
@@ -82,7 +82,7 @@ class Node:
             # What uvloop says of a connection that was reset before it is written to.
             self._leave(redis)
             raise failures.ConnectionError("the connection was reset") from exc
-        except StoreUnavailable:
+        except (StoreUnavailable, failures.ClusterDownError):
             self.answers = False
             raise
         except failures.ResponseError:
@@ -123,10 +123,11 @@ class Node:
         try:
             # Who has just been about to take one has done so by then.
             await asyncio.sleep(_TAKE_SECONDS)
-            await redis.connection_pool.disconnect(inuse_connections=False)
+            with suppress(*_CLOSED):
+                await redis.connection_pool.disconnect(inuse_connections=False)
             await asyncio.sleep(self._timeout_seconds)
         finally:
-            await redis.aclose()
+            await _close(redis)
 
     def _begin_probe(self) -> None:
         if self._probe is None:
@@ -148,14 +149,19 @@ class Node:
             except (failures.RedisError, OSError, RuntimeError):
                 return  # it says why to whoever asks next, and at once
             finally:
-                await redis.aclose()
+                await _close(redis)
 
     async def close(self) -> None:
         tasks = [*self._leaving, *([self._probe] if self._probe else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._redis.aclose()
+        await _close(self._redis)
+
+
+async def _close(redis: Redis) -> None:
+    with suppress(*_CLOSED):
+        await redis.aclose()
 
 
 async def _send_replicated(redis: Redis, command: Sequence[Any], replicas: int) -> Any:
