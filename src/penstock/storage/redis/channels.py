@@ -137,13 +137,18 @@ class Channels:
             await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
+        is_told = False
         while True:
             try:
                 await self._listen()
             except (RedisError, OSError, RuntimeError) as exc:
-                logger.warning("news from Redis were cut off: %s", exc)
+                if self._pubsub is not None or not is_told:
+                    logger.warning(
+                        "news from Redis are cut off: %s", str(exc) or "it does not answer"
+                    )
+                is_told = True
             except Exception:
-                logger.exception("news from Redis were cut off")
+                logger.exception("news from Redis are cut off")
             self._pubsub = None
             # What was told meanwhile is lost, so everybody looks.
             for channel in self._channels.values():
