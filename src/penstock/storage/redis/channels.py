@@ -131,9 +131,8 @@ class Channels:
             task.add_done_callback(self._additions.discard)
 
     async def _add(self, pubsub: PubSub, name: str) -> None:
-        with suppress(
-            RedisError, OSError, RuntimeError
-        ):  # the listener notices, and subscribes to all
+        # The listener notices what goes wrong, and subscribes to all.
+        with suppress(RedisError, OSError, RuntimeError):
             await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
