@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from urllib.parse import urlsplit
 
 __all__ = ["Proxy"]
@@ -38,6 +40,13 @@ class Proxy:
     def freeze(self) -> None:
         """Nothing gets through any more, and nobody is told. What was sent arrives when healed."""
         self._flows.clear()
+
+    def reset(self) -> None:
+        """Ends every connection as a machine does that knows nothing of them. New ones may come."""
+        for writer in list(self._writers):
+            place = writer.get_extra_info("socket")
+            place.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
 
     async def cut(self) -> None:
         """Ends every connection, and refuses new ones."""

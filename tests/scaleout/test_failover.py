@@ -5,21 +5,30 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
+from penstock.broker import Broker
+from penstock.core.message import Delivery
+from penstock.errors import StoreUnavailable
+from penstock.storage.redis.connection import Connection
+from penstock.storage.redis.store import RedisStore
 from tests.client.server import Server
 from tests.crash import report
 from tests.crash.load import Load
 from tests.http.client import Client
+from tests.redis_server import standing_still
 from tests.scaleout.cluster import Shards, shards
 from tests.scaleout.faults import AWAY_SECONDS
 from tests.scaleout.run import run_fault
 from tests.scaleout.sentinel import Watched, watched
 
 MESSAGES = 150
+_SECONDS = 60
+_LOOK_SECONDS = 0.02
 
 
 @pytest_asyncio.fixture
@@ -28,8 +37,9 @@ async def redis() -> AsyncIterator[Watched]:
         yield found
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[Shards]:
+    """All of its nodes are there again after a test."""
     async with shards() as found:
         yield found
 
@@ -93,3 +103,59 @@ async def test_what_the_replica_of_a_node_had_before_it_was_promoted_is_not_lost
 
         # And then everything goes on, and all that was answered is there
         await run_fault([server.url for server in servers], fail_over, MESSAGES)
+        await cluster.until_whole()
+
+
+async def test_a_node_that_stands_still_is_replaced_while_the_others_go_on(
+    cluster: Shards,
+) -> None:
+    # Given queues on two nodes, of which replicas have everything
+    node, replica = await cluster.of("still")
+    nodes = {name: (await cluster.of(name))[0] for name in ("one", "two", "three")}
+    other = next(name for name in nodes if nodes[name] != node)
+    async with Broker(await RedisStore.open(f"{cluster.url}?replicas=1")) as broker:
+        for name in ("still", other):
+            await broker.create_queue(name)
+        await broker.publish("still", [b"a"])
+    async with Broker(await RedisStore.open(cluster.url)) as broker:
+        with standing_still(f"redis://127.0.0.1:{node.port}"):
+            # When one of them stands still, then a request for its queue waits
+            waiting = asyncio.create_task(broker.publish("still", [b"b"]))
+            promoted = asyncio.create_task(cluster.promote(replica))
+            # And those for the other are served all along
+            while not promoted.done():
+                await broker.publish(other, [b"c"])
+            await promoted
+            # And when its replica was promoted, the one that waits is refused
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await waiting
+            # And those that come then are served, by a server that nobody has told
+            assert [one.body for one in await _receive(broker, "still")] == [b"a"]
+    await cluster.until_whole()
+
+
+async def test_a_redis_that_stands_still_is_left_for_the_one_that_sentinel_promotes(
+    redis: Watched,
+) -> None:
+    connection = Connection(f"{redis.url}?replicas=1", timeout_seconds=1)
+    async with Broker(RedisStore(connection, "fsync")) as broker:
+        await broker.create_queue("jobs")
+        await broker.publish("jobs", [b"a"])
+        # When the Redis that takes the writes stands still until another one has taken over
+        with standing_still(f"redis://127.0.0.1:{await redis.master()}"):
+            waiting = asyncio.create_task(broker.publish("jobs", [b"b"]))
+            await redis.promote()
+            # Then who waited for it is refused
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await waiting
+            # And then everything goes on
+            assert [one.body for one in await _receive(broker, "jobs")] == [b"a"]
+
+
+async def _receive(broker: Broker, queue: str) -> list[Delivery]:
+    """As soon as there is somebody to receive from."""
+    async with asyncio.timeout(_SECONDS):
+        while True:
+            with suppress(StoreUnavailable):
+                return await broker.receive(queue)
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -7,9 +7,10 @@ import logging
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 from redis.asyncio.client import PubSub
-from redis.exceptions import RedisClusterException, RedisError
+from redis.exceptions import RedisError
 
 from penstock.errors import StorageClosed, StoreUnavailable
 from penstock.storage.redis.driver import Driver
@@ -18,7 +19,10 @@ __all__ = ["Channels", "Waiter"]
 
 logger = logging.getLogger(__name__)
 
-# How often a quiet connection is looked after: a ping, and channels that nobody needs any more.
+# A connection that was quiet for this long is asked whether it is there, and left if it is not.
+_QUIET_SECONDS = 1.0
+_ANSWER_SECONDS = 2.0
+# How often channels that nobody needs any more are looked for.
 _CARE_SECONDS = 15.0
 _RETRY_SECONDS = 0.2
 _SUBSCRIBE_SECONDS = 5.0
@@ -127,15 +131,23 @@ class Channels:
             task.add_done_callback(self._additions.discard)
 
     async def _add(self, pubsub: PubSub, name: str) -> None:
-        with suppress(RedisError, OSError):  # the listener notices, and subscribes to all
+        # The listener notices what goes wrong, and subscribes to all.
+        with suppress(RedisError, OSError, RuntimeError):
             await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
+        is_told = False
         while True:
             try:
                 await self._listen()
-            except (RedisError, RedisClusterException, OSError) as exc:
-                logger.warning("news from Redis were cut off: %s", exc)
+            except (RedisError, OSError, RuntimeError) as exc:
+                if self._pubsub is not None or not is_told:
+                    logger.warning(
+                        "news from Redis are cut off: %s", str(exc) or "it does not answer"
+                    )
+                is_told = True
+            except Exception:
+                logger.exception("news from Redis are cut off")
             self._pubsub = None
             # What was told meanwhile is lost, so everybody looks.
             for channel in self._channels.values():
@@ -144,27 +156,49 @@ class Channels:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _listen(self) -> None:
-        async with self._driver.listening() as pubsub:
+        loop = asyncio.get_running_loop()
+        care_at = loop.time() + _CARE_SECONDS
+        async with self._driver.listening() as (pubsub, are_there):
+            await self._begin(pubsub)
+            is_asked = False
+            while True:
+                seconds = _ANSWER_SECONDS if is_asked else _QUIET_SECONDS
+                message = await pubsub.get_message(timeout=seconds)
+                if message is not None:
+                    is_asked = False
+                    self._hear(message)
+                elif is_asked:
+                    raise TimeoutError("it does not answer")
+                elif not are_there():
+                    raise ConnectionError("they come elsewhere now")
+                else:
+                    await pubsub.ping()
+                    is_asked = True
+                if loop.time() >= care_at:
+                    care_at = loop.time() + _CARE_SECONDS
+                    await self._take_care(pubsub)
+
+    async def _begin(self, pubsub: PubSub) -> None:
+        async with asyncio.timeout(_ANSWER_SECONDS):
             await pubsub.connect()  # type: ignore[no-untyped-call]
             self._pubsub = pubsub
             if self._channels:
                 await pubsub.subscribe(*self._channels)
-            while True:
-                message = await pubsub.get_message(timeout=_CARE_SECONDS)
-                if message is None:
-                    await self._take_care(pubsub)
-                    continue
-                channel = self._channels.get(message["channel"].decode())
-                if channel is None:
-                    continue
-                if message["type"] == "subscribe":
-                    channel.subscribed.set()
-                elif message["type"] == "message":
-                    data = message["data"]
-                    channel.wake(None if data == b"*" else int(data))
+
+    def _hear(self, message: dict[str, Any]) -> None:
+        """Also that it is there, which is of no channel."""
+        if message["channel"] is None:
+            return
+        channel = self._channels.get(message["channel"].decode())
+        if channel is None:
+            return
+        if message["type"] == "subscribe":
+            channel.subscribed.set()
+        elif message["type"] == "message":
+            data = message["data"]
+            channel.wake(None if data == b"*" else int(data))
 
     async def _take_care(self, pubsub: PubSub) -> None:
-        await pubsub.ping()
         idle = [name for name, channel in self._channels.items() if channel.is_idle]
         for channel in self._channels.values():
             channel.is_idle = not channel.lines

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from redis import exceptions as failures
-from redis.asyncio import Redis
 
 from penstock.errors import (
     InvalidArgument,
@@ -18,15 +17,16 @@ from penstock.errors import (
 )
 from penstock.storage.base import Durability
 from penstock.storage.redis.address import parse
-from penstock.storage.redis.driver import Driver
+from penstock.storage.redis.driver import drive
 from penstock.storage.redis.scripts import script
 
 __all__ = ["MOST", "Argument", "Connection", "bounded", "translated"]
 
 # A server that does not answer for this long is taken to be away.
 TIMEOUT_SECONDS = 5.0
-# Replicas that do not answer for this long do not have it.
-_REPLICAS_SECONDS = 2.0
+
+# How answers begin that will be others before long.
+_FOR_NOW = ("MASTERDOWN", "MISCONF", "NOREPLICAS", "LOADING", "READONLY", "BUSY", "UNBLOCKED")
 
 Argument = str | bytes | int | float
 MOST = 2**53
@@ -43,14 +43,15 @@ def translated() -> Iterator[None]:
     """Raise our own errors instead of the driver's."""
     try:
         yield
+    except (failures.AuthenticationError, failures.AuthorizationError) as exc:
+        raise StorageError(f"Redis does not let us in: {exc}") from exc
+    except (failures.AskError, failures.TryAgainError) as exc:
+        raise StoreUnavailable("the queue is moved to another Redis: try again shortly") from exc
     except (
         failures.ConnectionError,
         failures.TimeoutError,
         failures.ReadOnlyError,
-        failures.ClusterDownError,
-        failures.TryAgainError,
-        failures.AskError,
-        failures.RedisClusterException,
+        failures.ClusterError,
         OSError,
     ) as exc:
         why = str(exc) or "it does not answer"
@@ -61,7 +62,7 @@ def translated() -> Iterator[None]:
         text = str(exc)
         if text.startswith("OOM") or "used memory >" in text:
             raise _full() from exc
-        if text.startswith(("MASTERDOWN", "MISCONF", "NOREPLICAS", "LOADING", "READONLY", "BUSY")):
+        if text.startswith(_FOR_NOW):
             raise StoreUnavailable(f"Redis refuses for now ({text}): try again shortly") from exc
         raise StorageError(f"Redis refused a command: {text}") from exc
     except failures.RedisError as exc:
@@ -81,60 +82,54 @@ class Connection:
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         address = parse(url)
         self.prefix = address.prefix
-        self.driver = Driver(address, timeout_seconds)
+        self.driver = drive(address, timeout_seconds)
         self._replicas = address.replicas
         self._timeout_seconds = timeout_seconds
         self.round_trips = 0
 
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Redis]:
-        """For a few commands that are no script."""
+    async def command(self, name: str, key: str, *arguments: Argument) -> Any:
+        """One that is no script."""
         with translated():
-            async with asyncio.timeout(self._timeout_seconds):
-                try:
-                    yield self.driver.redis
-                except failures.ReadOnlyError:
-                    await self.driver.leave()
-                    raise
-
-    async def run(self, name: str, key: str, *arguments: Argument) -> Any:
-        """One script, which is one atomic step."""
-        found = script(name)
-        async with self.asking() as redis:
-            try:
-                self.round_trips += 1
-                return await self._send(
-                    redis, found.writes, key, ("EVALSHA", found.digest, 1, key, *arguments)
-                )
-            except failures.NoScriptError:
-                # Redis was restarted, or another one has taken over. This one learns it.
-                self.round_trips += 1
-                return await self._send(
-                    redis, found.writes, key, ("EVAL", found.text, 1, key, *arguments)
-                )
+            return await self.driver.send(key, (name, key, *arguments), self._deadline())
 
     async def prepare(self, name: str, key: str, *arguments: Argument) -> Any:
         """One command that a script goes on from, which waits for replicas for both.
 
         But not in a cluster, where they may be on two nodes.
         """
-        async with self.asking() as redis:
-            return await self._send(redis, self.driver.is_cluster, key, (name, key, *arguments))
+        replicas = self._replicas if self.driver.is_cluster else 0
+        with translated():
+            return await self.driver.send(key, (name, key, *arguments), self._deadline(), replicas)
 
-    async def _send(
-        self, redis: Redis, writes: bool, key: str, command: tuple[Argument, ...]
-    ) -> Any:
-        if not (self._replicas and writes):
-            return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
-        answer, reached = await self.driver.run_replicated(
-            key, command, self._replicas, _REPLICAS_SECONDS
-        )
-        if reached < self._replicas:
-            raise StoreUnavailable(
-                f"Redis has done it, but {reached} of its replicas have it, and {self._replicas} "
-                "must: try again shortly"
-            )
-        return answer
+    async def run(self, name: str, key: str, *arguments: Argument) -> Any:
+        """One script, which is one atomic step."""
+        found = script(name)
+        replicas = self._replicas if found.writes else 0
+        rest = (*self._keys(key), *arguments)
+        deadline = self._deadline()
+        with translated():
+            try:
+                self.round_trips += 1
+                command = ("EVALSHA", found.digest, *rest)
+                return await self.driver.send(key, command, deadline, replicas)
+            except failures.NoScriptError:
+                # Redis was restarted, or another one has taken over. This one learns it.
+                self.round_trips += 1
+                return await self.driver.send(key, ("EVAL", found.text, *rest), deadline, replicas)
+
+    def _keys(self, key: str) -> tuple[Argument, ...]:
+        """How many keys, and these: the one that the others' names begin with.
+
+        In a cluster also one that never exists. While a slot is moved, a node takes a command only
+        if it has all its keys; without that one a script would begin where some of the queue is,
+        and break off, or go on without it, where it comes to what is not.
+        """
+        if self.driver.is_cluster and "{" in key:
+            return 2, key, f"{key}:nothing"
+        return 1, key
+
+    def _deadline(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout_seconds
 
     async def durability(self) -> Durability:
         """What Redis says it does; what it does not say is not promised."""
@@ -156,9 +151,9 @@ class Connection:
 
     async def _settings(self, pattern: str) -> list[dict[str, str]]:
         """Of every server that takes writes; none if they do not tell."""
-        async with self.asking():
+        with translated():
             try:
-                return await self.driver.config(pattern)
+                return await self.driver.config(pattern, self._deadline())
             except failures.ResponseError:
                 return []  # some who rent Redis out do not let one ask
 

@@ -178,11 +178,10 @@ class Defining:
         steps = self._steps
         steps.forget(queue)
         # Somebody may have made it anew already, so its name goes only if there is no such queue.
-        async with steps.asking() as redis:
-            for name in (queue, queue + EVENTS_SUFFIX):
-                await redis.srem(steps.keys.queues, name)
-                if await redis.exists(steps.keys.queue(name)):
-                    await redis.sadd(steps.keys.queues, name)
+        for name in (queue, queue + EVENTS_SUFFIX):
+            await steps.command("SREM", steps.keys.queues, name)
+            if await steps.command("EXISTS", steps.keys.queue(name)):
+                await steps.command("SADD", steps.keys.queues, name)
 
 
 def _filter_of(change: base.CreateSubscription) -> str | None:

@@ -72,18 +72,16 @@ class Rebuilding:
                             matched[feed.key].add(message.index, message.index + 1)
         await self._finish(key, state, there, matched)
         if not state.name.endswith(DEAD_LETTER_SUFFIX):
-            async with self._steps.asking() as redis:
-                await redis.sadd(self._steps.keys.queues, state.name)
+            await self._steps.command("SADD", self._steps.keys.queues, state.name)
         self._steps.forget(state.name)
         return True
 
     async def is_complete(self, archive: str) -> bool:
-        async with self._steps.asking() as redis:
-            return bool(await redis.get(self._steps.keys.archive) == archive.encode())
+        found = await self._steps.command("GET", self._steps.keys.archive)
+        return bool(found == archive.encode())
 
     async def set_complete(self, archive: str) -> None:
-        async with self._steps.asking() as redis:
-            await redis.set(self._steps.keys.archive, archive)
+        await self._steps.command("SET", self._steps.keys.archive, archive)
 
     async def lock(self, name: str, token: str, seconds: float) -> bool:
         key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
@@ -100,8 +98,7 @@ class Rebuilding:
         stop = max(state.next, there.stop)
         first = there.first
         first = stop if first is None else first
-        async with steps.asking() as redis:
-            await redis.hset(key, mapping={"next": stop, "first": first})
+        await steps.command("HSET", key, "next", stop, "first", first)
         gone = [bound for run in there.outside(0, stop) for bound in run]
         version = dict(_pairs(state.fields))[b"version"].decode()
         number = int(version.partition(".")[2])

@@ -66,8 +66,7 @@ class RedisShared:
 
     async def announce(self, name: str) -> None:
         """Tell who follows it: it was changed elsewhere."""
-        async with self._steps.asking() as redis:
-            await redis.publish(self._steps.keys.document_news(name), "*")
+        await self._steps.command("PUBLISH", self._steps.keys.document_news(name), "*")
 
     async def over_limit(self, limits: Sequence[Limit]) -> Limit | None:
         arguments: list[Argument] = [part for limit in limits for part in limit]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
-
-from redis.asyncio import Redis
 
 from penstock.clock import Clock
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
@@ -72,12 +70,10 @@ class Steps:
         with self._step():
             await self.connection.prepare(name, key, *arguments)
 
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Redis]:
-        """For a few commands that are no script."""
+    async def command(self, name: str, key: str, *arguments: Argument) -> Any:
+        """Any that is no script."""
         with self._step():
-            async with self.connection.asking() as redis:
-                yield redis
+            return await self.connection.command(name, key, *arguments)
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -88,7 +84,8 @@ class Steps:
         try:
             yield
         except StoreUnavailable as exc:
-            self.problem = str(exc)
+            if not self.connection.driver.is_partly_there:
+                self.problem = str(exc)
             raise
         finally:
             self._under_way -= 1
@@ -123,11 +120,25 @@ class Steps:
 
     async def learn(self, queue: str) -> QueueDefinition:
         """What is so now. Raises `QueueNotFound`."""
-        self._known.pop(queue, None)
-        key = self.keys.queue(queue)
-        answer = await self.ask("describe", queue)
-        definition = self._known[queue] = parse_definition(queue, key, answer)
+        try:
+            answer = await self.ask("describe", queue)
+        except QueueNotFound:
+            self._known.pop(queue, None)
+            raise
+        definition = self._known[queue] = parse_definition(queue, self.keys.queue(queue), answer)
         return definition
+
+    async def learn_or_recall(self, queue: str) -> QueueDefinition | None:
+        """What is so now, or was when Redis could be asked; None if there is no such queue.
+
+        Also if nothing is known of it, and its Redis is away.
+        """
+        try:
+            return await self.learn(queue)
+        except QueueNotFound:
+            return None
+        except StoreUnavailable:
+            return self._known.get(queue)
 
     async def take(
         self, name: str, queue: str, arguments: Arguments, *, time: Argument | None = None

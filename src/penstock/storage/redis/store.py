@@ -26,7 +26,7 @@ from penstock.errors import (
     NotHeld,
     NotLeased,
     PenstockError,
-    QueueNotFound,
+    StoreUnavailable,
 )
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
@@ -290,9 +290,8 @@ class RedisStore:
 
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""
-        async with self._steps.asking() as redis:
-            found = await redis.smembers(self._steps.keys.queues)
-        return sorted(name.decode() if isinstance(name, bytes) else name for name in found)
+        found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
+        return sorted(name.decode() for name in found)
 
     # Dead letters and dependencies.
 
@@ -337,9 +336,8 @@ class RedisStore:
     # For an archive: see `HotStore`.
 
     async def version(self, queue: str) -> str | None:
-        async with self._steps.asking() as redis:
-            found = await redis.hget(self._steps.keys.queue(queue), "version")
-        return found.decode() if isinstance(found, bytes) else found
+        found = await self._steps.command("HGET", self._steps.keys.queue(queue), "version")
+        return None if found is None else str(found, "utf-8")
 
     async def snapshot(self, queue: str) -> QueueState | None:
         await self._tell_events(queue)
@@ -377,31 +375,40 @@ class RedisStore:
         targets = []
         for name in await self.names():
             for queue in (name, name + DEAD_LETTER_SUFFIX):
-                with suppress(QueueNotFound):
-                    definition = await self._steps.learn(queue)
-                    targets += [
-                        CallbackTarget(
-                            queue=queue,
-                            subscription=reader.name,
-                            callback=reader.config.callback,
-                            paused=reader.config.paused,
-                            secrets=reader.secrets,
-                        )
-                        for reader in definition.readers.values()
-                        if reader.config.callback is not None
-                    ]
+                # A queue whose node is away keeps nobody from the others.
+                definition = await self._steps.learn_or_recall(queue)
+                if definition is None:
+                    continue
+                targets += [
+                    CallbackTarget(
+                        queue=queue,
+                        subscription=reader.name,
+                        callback=reader.config.callback,
+                        paused=reader.config.paused,
+                        secrets=reader.secrets,
+                    )
+                    for reader in definition.readers.values()
+                    if reader.config.callback is not None
+                ]
         return targets
 
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server has in the last ``every_seconds``.
 
-        No server leads: whichever comes first does it, and what one leaves another does.
+        No server leads: whichever comes first does it, and what one leaves another does. A queue
+        whose node is away keeps nobody from the others; `StoreUnavailable` is raised at the end.
         """
         recent = microseconds(every_seconds)
+        failure: StoreUnavailable | None = None
         for name in await self.names():
-            await self._tell_events(name)
             key = self._steps.keys.queue(name)
-            await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
+            try:
+                await self._tell_events(name)
+                await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
+            except StoreUnavailable as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
