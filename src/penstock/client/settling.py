@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.json_calls import encode_form
 from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
 from penstock.client.transport import Transport, decode_answer
@@ -134,7 +135,7 @@ class Settler:
 
     async def _request(self, request: dict[str, object], *, is_repeatable: bool) -> _Answer:
         data = await self._transport.request(
-            "POST", self._path, body=msgspec.json.encode(request), is_repeatable=is_repeatable
+            "POST", self._path, body=encode_form(request), is_repeatable=is_repeatable
         )
         return decode_answer(data, _Answer)
 
