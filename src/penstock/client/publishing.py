@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from penstock.client.arguments import listed
 from penstock.client.coalescer import Coalescer, Limits
 from penstock.client.errors import ServerFailed
 from penstock.client.message import Published, PublishedRun
@@ -146,8 +147,10 @@ class Publisher:
 
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
     """And how many bytes they have, about."""
-    if isinstance(messages, bytes | str):
+    if isinstance(messages, bytes | bytearray | str | NewMessage):
         raise InvalidArgument("messages are a list: pass [body] for a single one")
+    if not isinstance(messages, Sequence):
+        messages = listed("messages", messages, ())
     if not messages:
         raise InvalidArgument("there are no messages in the batch: pass at least one")
     if len(messages) > MAX_BATCH_MESSAGES:
@@ -179,6 +182,8 @@ def _has_key(item: _Item) -> bool:
 
 
 def _check_key(key: str) -> None:
+    if not isinstance(key, str):
+        raise InvalidArgument(f"the idempotency key is {type(key).__name__}: pass a text")
     if not (0 < len(key) <= MAX_KEY_CHARACTERS and key.isprintable() and key == key.strip()):
         raise InvalidArgument(
             f"the idempotency key is {key[:80]!r}: use 1 to {MAX_KEY_CHARACTERS} printable "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -74,6 +74,8 @@ class Settler:
     def nack(
         self, targets: Sequence[Target], *, delay_seconds: float | None = None, reason: str = ""
     ) -> asyncio.Future[Sequence[list[Outcome]]]:
+        if not isinstance(reason, str):
+            raise InvalidArgument(f"the reason is {type(reason).__name__}: pass a text")
         nack = _Nack(targets=_texts(targets), delay_seconds=delay_seconds, reason=reason)
         return self._submit(nack, is_repeatable=_are_receipts(nack.targets))
 
@@ -141,7 +143,7 @@ class Settler:
 
 
 def _texts(targets: Sequence[Target]) -> list[str]:
-    if isinstance(targets, str | Delivery):
+    if isinstance(targets, str | Delivery) or not isinstance(targets, Iterable):
         raise InvalidArgument("targets are a list: pass [delivery] for a single one")
     texts = []
     for one in targets:

@@ -67,6 +67,11 @@ class Transport:
         self.rng = rng
         self._sleep = sleep
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def has_lost_its_loop(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
 
     @property
     def url(self) -> str:
@@ -143,6 +148,10 @@ class Transport:
     ) -> Answer:
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        elif self._loop.is_closed():
+            raise ClientClosed("the event loop of the client has ended: make a new client")
         seconds = self._timeout_seconds + wait_seconds
         data = self._head(method, path, body, headers)
         try:
