@@ -142,7 +142,13 @@ class Publisher:
             idempotency_key=key,
             is_repeatable=key is not None,
         )
-        return decode_packed(data, _Answer).published()
+        published = decode_packed(data, _Answer).published()
+        if len(published) != len(items):
+            raise ServerFailed(
+                f"the server's answer makes no sense: {len(items)} messages were sent, "
+                f"and {len(published)} are answered"
+            )
+        return published
 
 
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.errors import ServerFailed
 from penstock.client.json_calls import encode_form
 from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
@@ -122,6 +123,9 @@ class Settler:
         parts = {"ack": acks, "nack": nacks, "extend": extensions, "give_back": back}
         request = {name: part for name, part in parts.items() if part}
         answer = await self._request(request, is_repeatable=is_repeatable)
+        _check_counts([acks, back], [answer.ack, answer.give_back])
+        _check_counts([one.targets for one in nacks], answer.nack)
+        _check_counts([one.targets for one in extensions], answer.extend)
         acked, nacked, extended = 0, iter(answer.nack), iter(answer.extend)
         given_back = iter(answer.give_back)
         outcomes: list[list[Outcome]] = []
@@ -140,6 +144,14 @@ class Settler:
             "POST", self._path, body=encode_form(request), is_repeatable=is_repeatable
         )
         return decode_answer(data, _Answer)
+
+
+def _check_counts(asked: list[list[str]], outcomes: list[list[Outcome]]) -> None:
+    """What has no outcome must not pass for done."""
+    if list(map(len, asked)) != list(map(len, outcomes)):
+        raise ServerFailed(
+            "the server's answer makes no sense: it has not one outcome for each target"
+        )
 
 
 def _texts(targets: Sequence[Target]) -> list[str]:
