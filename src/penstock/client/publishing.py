@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -153,10 +153,8 @@ class Publisher:
 
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
     """And how many bytes they have, about."""
-    if isinstance(messages, bytes | bytearray | str | NewMessage):
-        raise InvalidArgument("messages are a list: pass [body] for a single one")
-    if not isinstance(messages, Sequence):
-        messages = listed("messages", messages, ())
+    if type(messages) is not list:
+        messages = _as_list(messages)
     if not messages:
         raise InvalidArgument("there are no messages in the batch: pass at least one")
     if len(messages) > MAX_BATCH_MESSAGES:
@@ -170,6 +168,12 @@ def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
         items.append(item)
         size += len(item) if type(item) is bytes else len(_encoder.encode(item))
     return items, size
+
+
+def _as_list(messages: Iterable[NewMessage | bytes]) -> list[NewMessage | bytes]:
+    if isinstance(messages, bytes | bytearray | str | NewMessage):
+        raise InvalidArgument("messages are a list: pass [body] for a single one")
+    return listed("messages", messages, ())
 
 
 def _without_repeats(published: Published, items: list[_Item]) -> Published:
