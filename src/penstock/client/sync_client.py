@@ -100,13 +100,19 @@ class Client:
         self, url: str = "http://127.0.0.1:8080", **options: Unpack[ClientOptions]
     ) -> None:
         self._client = AsyncClient(url, **options)
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._lock = threading.Lock()
         self._is_closed = False
         self._ending: asyncio.Task[None] | None = None
         self._process = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="penstock-client", daemon=True)
+        # The loop is made there, too: one that an interrupt left half made would complain later.
+        has_loop = threading.Lock()
+        has_loop.acquire()
+        self._thread = threading.Thread(
+            target=self._run, args=[has_loop], name="penstock-client", daemon=True
+        )
         self._thread.start()
+        has_loop.acquire()
 
     def __enter__(self) -> Self:
         return self
@@ -132,7 +138,11 @@ class Client:
             self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run(self, has_loop: threading.Lock) -> None:
+        try:
+            self._loop = asyncio.new_event_loop()
+        finally:
+            has_loop.release()
         try:
             self._loop.run_forever()
         finally:
