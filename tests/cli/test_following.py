@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shell import Shell
 
 _PATIENCE_SECONDS = 30
@@ -27,9 +29,10 @@ def running(
     stdout: int = subprocess.PIPE,
     stderr: int = subprocess.PIPE,
     columns: int = 200,
+    before: str = "",
 ) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        [sys.executable, "-c", "from penstock.cli import main; main()", *arguments],
+        [sys.executable, "-c", f"{before}\nfrom penstock.cli import main; main()", *arguments],
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -115,6 +118,40 @@ def test_whoever_reads_may_go_away(penstock: Shell, queue: str) -> None:
         assert process.wait(_PATIENCE_SECONDS) == 141
         assert process.stderr is not None
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("command", ["tail", "receive"])
+def test_a_follower_with_nothing_to_say_notices_that_nobody_reads(
+    penstock: Shell, queue: str, command: str
+) -> None:
+    # Given a follower to whom nothing comes any more
+    penstock.ok("publish", queue, "-m", "first")
+    short = "import penstock.cli.receive as r; r._LONGEST_WAIT_SECONDS = 0.1"
+    with running(penstock, command, queue, "--follow", "--body", before=short) as process:
+        assert line_of(process) == b"first\n"
+
+        # When its reader goes
+        assert process.stdout is not None
+        process.stdout.close()
+
+        # Then it ends, although it had nothing to write
+        assert process.wait(_PATIENCE_SECONDS) == 141
+
+
+def test_ack_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str) -> None:
+    penstock.ok("publish", queue, "-m", "a", "-m", "b")
+    first, second = penstock.lines("receive", queue, "--limit", "2")
+    with running(penstock, "ack", queue, "-", "--json", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(json.dumps(first).encode() + b"\n")
+        process.stdin.flush()
+
+        assert json.loads(line_of(process)) == {"target": first["receipt"], "outcome": "done"}
+
+        process.stdin.write(second["receipt"].encode())
+        process.stdin.close()
+        assert json.loads(line_of(process))["target"] == second["receipt"]
+        assert process.wait(_PATIENCE_SECONDS) == 0
 
 
 def test_stats_refresh_on_a_terminal(penstock: Shell, queue: str) -> None:

@@ -220,3 +220,10 @@ def test_refusals_have_their_code_and_exit_with_1(
     assert (missing.exit_code, too_large.exit_code) == (1, 1)
     assert missing.stderr.startswith("queue_not_found: ")
     assert too_large.stderr.startswith("message_too_large: ")
+
+
+def test_a_time_that_no_calendar_has_is_wrong_usage(penstock: Shell, queue: str) -> None:
+    result = penstock("publish", queue, "-m", "x", "--ttl", "1e300")
+
+    assert result.exit_code == 2
+    assert "--ttl" in result.stderr

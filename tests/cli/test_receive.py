@@ -176,3 +176,15 @@ def test_json_of_ack_has_an_outcome_for_each(penstock: Shell, queue: str) -> Non
     outcomes = [json.loads(line)["outcome"] for line in result.stdout.splitlines()]
     assert outcomes[0] == "done"
     assert len(outcomes) == 2
+
+
+def test_a_target_that_is_no_text_is_refused(penstock: Shell, queue: str) -> None:
+    result = penstock("ack", queue, "\udcff")
+
+    assert (result.exit_code, result.stderr.partition(":")[0]) == (1, "invalid_argument")
+
+
+def test_a_name_that_is_no_text_is_wrong_usage(penstock: Shell) -> None:
+    result = penstock("stats", "--once", "--user", "\udcff", "--password", "x")
+
+    assert (result.exit_code, result.stderr.partition(":")[0]) == (2, "invalid_argument")

@@ -107,6 +107,15 @@ async def test_inspect_and_verify_work_on_a_store_that_is_open(tmp_path: Path) -
     await broker.close()
 
 
+def test_a_directory_with_logs_of_others_is_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "server.log").write_text("a line of somebody's log")
+
+    result = wal("verify", tmp_path)
+
+    assert result.exit_code == 2
+    assert "holds no log" in result.output
+
+
 def test_a_directory_without_a_log_is_wrong_usage(tmp_path: Path) -> None:
     for command in ("inspect", "verify", "repair"):
         result = wal(command, tmp_path)

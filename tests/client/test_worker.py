@@ -174,6 +174,103 @@ async def test_a_lease_is_extended_for_as_long_as_the_handler_runs(
     assert (stats.acked, stats.delivered, stats.leases_expired) == (1, 1, 0)
 
 
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def cancelled_within() -> None:
+    raise asyncio.CancelledError
+
+
+def stop_iteration() -> None:
+    next(iter(()))
+
+
+def unspeakable() -> None:
+    raise Unspeakable
+
+
+def no_text() -> None:
+    raise ValueError("a file called \udcff")
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (cancelled_within, "CancelledError: "),
+        (stop_iteration, "RuntimeError: "),
+        (unspeakable, "Unspeakable"),
+        (no_text, "ValueError: a file called \\udcff"),
+    ],
+)
+@pytest.mark.parametrize("is_plain", [True, False])
+async def test_however_a_handler_fails_its_message_is_nacked_and_the_worker_goes_on(
+    app: App,
+    client: AsyncClient,
+    queue: str,
+    failure: Callable[[], None],
+    reason: str,
+    is_plain: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # not every report of tests can hold every text
+    await client.alter_subscription(queue, "default", max_deliveries=1)
+    loop = asyncio.get_running_loop()
+    done = asyncio.Event()
+
+    def plain(delivery: Delivery) -> None:
+        if delivery.body == b"bad":
+            failure()
+        loop.call_soon_threadsafe(done.set)
+
+    async def coroutine(delivery: Delivery) -> None:
+        plain(delivery)
+
+    app.worker(queue)(plain if is_plain else coroutine)
+    await client.publish(queue, [b"bad", b"good"])
+    async with running(app):
+        await asyncio.wait_for(done.wait(), 10)
+
+    (letter,) = await client.dead_letters(queue)
+    assert letter.dead_letter is not None
+    assert letter.dead_letter.reason.startswith(reason)
+    assert (await client.subscription_stats(queue)).acked == 1
+
+
+async def test_a_handler_that_ends_the_program_leaves_its_message_to_others(
+    server: Server, client: AsyncClient, queue: str
+) -> None:
+    await client.publish(queue, [b"x"])
+    program = PROGRAM.replace("await asyncio.sleep(0.1)", "sys.exit(7)")
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-c", program, server.url, queue], stdout=subprocess.PIPE
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 20)
+
+    assert (said, process.returncode) == (b"began\n", 7)
+    stats = await client.subscription_stats(queue)
+    assert (stats.acked, stats.nacked, stats.in_flight) == (0, 1, 0)
+
+
+async def test_as_many_plain_functions_run_at_once_as_were_asked_for(
+    app: App, client: AsyncClient, queue: str
+) -> None:
+    # Given more of them than the loop itself has threads for
+    together = threading.Barrier(40)
+    await client.publish(queue, [b"x"] * 40)
+
+    @app.worker(queue, concurrency=40)
+    def handle(delivery: Delivery) -> None:
+        together.wait(10)
+
+    # When all wait for each other, then none waits in vain
+    async with running(app):
+        while (await client.subscription_stats(queue)).acked < 40:
+            assert not together.broken
+            await asyncio.sleep(0.01)
+
+
 async def test_a_plain_function_is_called_in_a_thread(
     app: App, client: AsyncClient, queue: str
 ) -> None:

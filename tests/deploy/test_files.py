@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,12 @@ import pytest
 from penstock.settings import Settings
 
 ROOT = Path(__file__).parents[2]
-FILES = ["Dockerfile", "docker-compose.yml", "deploy/kubernetes.yaml"]
+FILES = [
+    "Dockerfile",
+    "docker-compose.yml",
+    "deploy/kubernetes.yaml",
+    "deploy/penstock.service",
+]
 
 
 def run(*command: str) -> None:
@@ -53,6 +59,25 @@ def test_what_the_servers_wait_for_has_a_health_check() -> None:
 
 def test_the_kubernetes_resources_are_valid() -> None:
     run("kubernetes-validate", "--strict", "deploy/kubernetes.yaml")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+def test_the_unit_is_one_that_systemd_takes(tmp_path: Path) -> None:
+    # Given the unit, with a program that is there on every machine
+    text = (ROOT / "deploy/penstock.service").read_text(encoding="utf-8")
+    assert text.count("ExecStart=/opt/penstock/bin/penstock serve") == 1
+    unit = tmp_path / "penstock.service"
+    unit.write_text(text.replace("/opt/penstock/bin/penstock", "/bin/true"), encoding="utf-8")
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    about_it = [line for line in done.stderr.splitlines() if "penstock.service" in line]
+    assert about_it == []
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -46,7 +46,8 @@ def test_a_program_in_the_documentation_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     exec(compiled(piece), {"__name__": "__main__"})
-    assert (tmp_path / "data").is_dir()
+    [directory] = tmp_path.iterdir()
+    assert directory.is_dir()
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -8,6 +8,7 @@ import typer
 
 import penstock
 from penstock.cli.lazy import Entry, LazyGroup
+from penstock.cli.standard import prepare_streams
 
 __all__ = ["app", "main"]
 
@@ -81,4 +82,5 @@ def _root(
 
 def main() -> None:
     """The entry point of the ``penstock`` command."""
+    prepare_streams()
     app()

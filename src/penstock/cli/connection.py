@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import os
 import ssl
 import sys
 import typing
@@ -21,7 +20,7 @@ from urllib.parse import urlsplit
 import typer
 
 from penstock.cli import exits
-from penstock.errors import PenstockError
+from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -32,7 +31,6 @@ __all__ = ["Connection", "is_loopback", "with_client", "with_connection"]
 P = ParamSpec("P")
 
 _PANEL = "Connection"
-_CUT_OFF = 141
 
 # What a new server has, and accepts on loopback alone.
 _DEFAULT_USER = "admin"
@@ -111,6 +109,16 @@ class Connection(NamedTuple):
             return found | {"username": _DEFAULT_USER, "password": _DEFAULT_PASSWORD}
         return found
 
+    def client(self) -> Client:
+        """To be closed. What cannot be an address or a name is wrong usage."""
+        from penstock.client import Client
+
+        options = self.options()
+        try:
+            return Client(self.url, **options)
+        except InvalidArgument as exc:
+            exits.usage(f"{exc.code}: {exc}")
+
     def _password(self) -> str:
         if self.password is not None:
             return self.password
@@ -126,12 +134,13 @@ class Connection(NamedTuple):
         try:
             return ssl.create_default_context(cafile=self.ca)
         except OSError as exc:
-            exits.usage(f"the certificates in {self.ca} cannot be read: {exc}")
+            reason = exc.strerror or str(exc)
+            exits.usage(f"the certificates in {self.ca} cannot be read: {reason}")
 
 
 def is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
     try:
+        host = urlsplit(url).hostname or ""
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False
@@ -145,9 +154,7 @@ def with_client(command: Callable[Concatenate[Client, P], None]) -> Callable[...
 
     @functools.wraps(command)
     def connected(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        from penstock.client import Client
-
-        with Client(connection.url, **connection.options()) as client:
+        with connection.client() as client:
             command(client, *args, **kwargs)
 
     return with_connection(connected)
@@ -200,8 +207,3 @@ def _endings() -> Iterator[None]:
         sys.stdout.flush()
     except PenstockError as exc:
         exits.fail(exc)
-    except BrokenPipeError:
-        # What is left in the buffer has nowhere to go either.
-        with open(os.devnull, "wb") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        raise typer.Exit(_CUT_OFF) from None

@@ -31,7 +31,8 @@ DENIED = 6
 
 MEANINGS = {
     0: "all is well",
-    REFUSED: "the answer is no: the server refused, a check failed, damage was found",
+    REFUSED: "the answer is no: the server refused, a check failed, damage was found, the output "
+    "cannot be written",
     USAGE: "wrong usage, or input that cannot be read",
     NOTHING: "nothing was received",
     UNREACHABLE: "the server cannot be reached",
@@ -46,7 +47,18 @@ _BY_CODE = {"unreachable": UNREACHABLE, "unauthorized": DENIED, "forbidden": DEN
 
 def fail(error: PenstockError) -> NoReturn:
     """What a server or a client raised: one sentence with its stable code."""
-    stop(f"{error.code}: {error}", _BY_CODE.get(error.code, REFUSED))
+    stop(f"{error.code}: {error}{_hint(error)}", _BY_CODE.get(error.code, REFUSED))
+
+
+def _hint(error: PenstockError) -> str:
+    """What to do about it here; the library's texts know no options."""
+    if error.code == "unauthorized":
+        return (
+            ". Set PENSTOCK_USER and PENSTOCK_PASSWORD, or pass --user and --password, or --token"
+        )
+    if isinstance(error.__cause__, ConnectionRefusedError):
+        return ". Start a server with `penstock serve`, or name one with --url"
+    return ""
 
 
 def fail_store(error: PenstockError | OSError) -> NoReturn:

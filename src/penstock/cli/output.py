@@ -11,6 +11,7 @@ import msgspec
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from penstock.client import Message
@@ -19,6 +20,7 @@ __all__ = [
     "AsJson",
     "add_row",
     "age",
+    "console",
     "moment",
     "number",
     "plain",
@@ -45,11 +47,16 @@ _ROOMY = 110
 _encoder = msgspec.json.Encoder()
 
 
-def terminal_width() -> int:
+def console() -> Console:
+    """For what is printed piece by piece."""
     from rich.console import Console
 
     out = Console()
-    return out.width if out.is_terminal else _WIDE
+    return out if out.is_terminal else Console(width=_WIDE)
+
+
+def terminal_width() -> int:
+    return console().width
 
 
 def show(what: Table | str) -> None:

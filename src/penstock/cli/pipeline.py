@@ -19,6 +19,7 @@ from rich.table import Table
 
 from penstock.cli import exits
 from penstock.cli.connection import Connection, with_connection
+from penstock.cli.output import console
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def status_command(
         landed = Table("queue", "landed up to index")
         for queue, index in sorted(status.landed.items()):
             landed.add_row(queue, f"{index - 1:,}")
-        out = Console()
+        out = console()
         out.print(tables)
         out.print(landed)
         for job, batches in status.behind.items():
@@ -184,7 +185,7 @@ def report_command(
 
         found = _existing(lake)
         path = write_report(found, output, plots=plots)
-        Console().print(f"The report is {path}", soft_wrap=True)
+        console().print(f"The report is {path}", soft_wrap=True)
 
 
 @app.command("replay")
@@ -212,7 +213,7 @@ def replay_command(
         )
         replay = Replay(spark, found, where, to)
         counts = replay.count()
-        out = Console()
+        out = console()
         for queue, count in counts.items():
             out.print(f"{count:,} messages of {queue}")
         total = sum(counts.values())
@@ -240,7 +241,7 @@ def compact_command(lake: LakePath = "./lake") -> None:
         with found.lock():
             done = compact(found)
         for table, each in done.items():
-            Console().print(f"{table}: {each.before} files became {each.after}")
+            console().print(f"{table}: {each.before} files became {each.after}")
 
 
 @app.command("reset")
@@ -260,7 +261,7 @@ def reset_command(
             # The log goes last: what is left of a reset that was interrupted is still a lake.
             for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
                 each.remove()
-        Console().print(f"{found.root} is empty.", soft_wrap=True)
+        console().print(f"{found.root} is empty.", soft_wrap=True)
 
 
 def _existing(path: str) -> Lake:

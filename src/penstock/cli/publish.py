@@ -260,5 +260,8 @@ def _moment(
     if text is not None and seconds is not None:
         exits.usage(f"use either --{name} or --{other}")
     if seconds is not None:
-        return now + timedelta(seconds=seconds)
+        try:
+            return now + timedelta(seconds=seconds)
+        except OverflowError:
+            exits.usage(f"--{other} is {seconds:g} seconds, which no calendar has: use fewer")
     return None if text is None else time_of(name, text)

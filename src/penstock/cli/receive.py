@@ -10,6 +10,7 @@ from penstock.cli import exits
 from penstock.cli.connection import with_client
 from penstock.cli.names import DEFAULT_SUBSCRIPTION, Limit, Queue, Subscription
 from penstock.cli.output import AsJson, print_lines, print_messages, write
+from penstock.cli.standard import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Delivery
@@ -63,6 +64,8 @@ def receive(
                 client.ack(queue, found, subscription)
         elif not follow:
             break
+        else:
+            end_if_unread()
         count += len(found)
     if not count:
         exits.stop("nothing was received", exits.NOTHING)

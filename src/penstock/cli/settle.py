@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -12,8 +13,9 @@ from penstock.cli import exits
 from penstock.cli.connection import with_client
 from penstock.cli.names import DEFAULT_SUBSCRIPTION, Queue, Subscription
 from penstock.cli.output import AsJson, print_json, print_lines
-from penstock.cli.reading import line_blocks, opened
+from penstock.cli.reading import Line, line_blocks, opened
 from penstock.core.outcome import Outcome
+from penstock.errors import PenstockError
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -122,48 +124,61 @@ def _settle(
     *,
     as_json: bool,
 ) -> None:
-    """Batch by batch, and then say what became of each. What is not ``good`` is a failure."""
-    found = _texts(targets)
-    outcomes: list[Outcome] = []
-    for at in range(0, len(found), _BATCH):
-        outcomes += settle(found[at : at + _BATCH])
-    _report(found, outcomes, good, as_json=as_json)
+    """Batch by batch, and say what became of each. What is not ``good`` is a failure.
 
-
-def _texts(targets: list[str] | None) -> list[str]:
+    From a pipe what is there is settled, without waiting for more.
+    """
     if not targets:
         exits.usage("name receipts or message ids, or - to read them from standard input")
-    found: list[str] = []
-    for target in targets:
-        if target == "-":
-            found += _from_input()
-        else:
-            found.append(target)
-    return found
+    done = failed = 0
+    try:
+        for batch in _batches(targets):
+            outcomes = settle(batch)
+            bad = _report(batch, outcomes, good, as_json=as_json)
+            failed += bad
+            done += len(batch) - bad
+    except (PenstockError, typer.Exit, KeyboardInterrupt):
+        if done:
+            typer.echo(f"{done} were done before that", err=True)
+        raise
+    if not as_json:
+        typer.echo(f"{done} done")
+    if failed:
+        raise typer.Exit(exits.REFUSED)
+
+
+def _batches(targets: list[str]) -> Iterator[list[str]]:
+    named = [target for target in targets if target != "-"]
+    read = _from_input() if "-" in targets else ()
+    for block in itertools.chain([named], read):
+        for at in range(0, len(block), _BATCH):
+            yield block[at : at + _BATCH]
 
 
 class _Delivery(msgspec.Struct, frozen=True):
     receipt: str
 
 
-def _from_input() -> list[str]:
-    found = []
+def _from_input() -> Iterator[list[str]]:
     with opened("-") as source:
         for block in line_blocks(source, lambda count: None):
-            for line in block:
-                try:
-                    if line.text.startswith(b"{"):
-                        found.append(msgspec.json.decode(line.text, type=_Delivery).receipt)
-                    else:
-                        found.append(line.text.decode().strip())
-                except ValueError as exc:
-                    exits.usage(f"line {line.number} of {source.name} has no receipt: {exc}")
-    return found
+            yield [_target(line, source.name) for line in block]
+
+
+def _target(line: Line, name: str) -> str:
+    """A line that has none ends the program."""
+    try:
+        if line.text.startswith(b"{"):
+            return msgspec.json.decode(line.text, type=_Delivery).receipt
+        return line.text.decode().strip()
+    except ValueError as exc:
+        exits.usage(f"line {line.number} of {name} has no receipt: {exc}")
 
 
 def _report(
     targets: list[str], outcomes: list[Outcome], good: set[Outcome], *, as_json: bool
-) -> None:
+) -> int:
+    """How many are not ``good``."""
     if as_json:
         print_lines(
             {"target": target, "outcome": outcome}
@@ -176,7 +191,4 @@ def _report(
     ]
     for target, outcome in bad:
         typer.echo(f"{outcome.value}: {target}", err=True)
-    if not as_json:
-        typer.echo(f"{len(targets) - len(bad)} done")
-    if bad:
-        raise typer.Exit(exits.REFUSED)
+    return len(bad)

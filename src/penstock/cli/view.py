@@ -22,6 +22,7 @@ from penstock.cli.output import (
     size,
     write,
 )
+from penstock.cli.standard import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Message
@@ -111,6 +112,7 @@ def tail(
         if found or at < stats.next_index:
             at = _after(found, at)
         else:
+            end_if_unread()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 

@@ -14,11 +14,13 @@ import typer
 from rich.console import Console
 
 from penstock.cli import exits, tables
+from penstock.cli.output import console
 from penstock.cli.owner import owner_of
 from penstock.cli.progress import reading
 from penstock.clock import SystemClock
 from penstock.core.message import to_datetime
 from penstock.errors import PenstockError
+from penstock.storage.wal.checkpoint import numbers_of
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import Repair, plan_repair
 from penstock.storage.wal.offline.survey import RecordReport, Survey, records, survey
@@ -63,7 +65,7 @@ def inspect_command(
 
     Changes nothing, and may be used while the store is open.
     """
-    out = Console()
+    out = console()
     with _refusals():
         files = _files(directory)
         if show_records:
@@ -94,7 +96,7 @@ def verify_command(directory: Directory, as_json: AsJson = False) -> None:
     if as_json:
         _print_json(found)
     else:
-        tables.print_verification(Console(), found, directory)
+        tables.print_verification(console(), found, directory)
     if not found.is_good:
         raise typer.Exit(DAMAGE)
 
@@ -112,7 +114,7 @@ def repair_command(
     Says what is lost, then asks. Nothing is deleted: files that are not needed any more are moved
     into DIR/damaged-<time>. The store must be closed. Exits with 1 when damage is left.
     """
-    out = Console()
+    out = console()
     with _refusals():
         files = _files(directory)
         files.lock()
@@ -150,7 +152,7 @@ def _new_name(directory: Path) -> str:
 
 def _files(directory: Path) -> DiskFiles:
     files = DiskFiles(directory)
-    if not any(name.endswith((".log", ".ckpt", ".pack")) for name in files.names()):
+    if not any(numbers_of(files, ending) for ending in ("log", "ckpt", "pack")):
         exits.usage(f"{directory} holds no log: name a data directory of Penstock")
     return files
 

@@ -13,6 +13,7 @@ from typing import Any, Self
 import msgspec
 
 from penstock.client import answers, paths
+from penstock.client.arguments import check_count, check_seconds, listed
 from penstock.client.coalescer import Limits
 from penstock.client.consumer import Consumer
 from penstock.client.defined import DefinedSubscription
@@ -55,13 +56,14 @@ class AsyncClient:
       same time are carried out in the order in which they were made. Whoever waits for an answer
       before the next call has that order anyway.
     - ``retry`` says how often a request is sent again, where that is safe. To make publishing
-      safe each message gets a dedup key, which the server remembers for the queue's
+      safe each request gets an idempotency key, which the server remembers for the queue's
       ``dedup_window_seconds``. ``is_idempotent=False`` leaves it out, and then a publish whose
       answer was lost is not sent again.
     - ``timeout_seconds`` is the patience for one answer; a long poll's own wait comes on top.
     - ``tls`` says whom to trust behind an https url; without it, whom the machine trusts.
 
-    It belongs to the event loop in which it is first used.
+    It belongs to the event loop in which it is first used, and takes no more calls once that has
+    ended (`ClientClosed`).
     """
 
     def __init__(
@@ -80,6 +82,11 @@ class AsyncClient:
         tls: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
+        # Others would wait for ever, or not at all.
+        check_seconds("timeout_seconds", timeout_seconds, least=0.001)
+        check_seconds("linger_seconds", linger_seconds)
+        check_count("connections", connections)
+        check_count("requests", requests)
         self._transport = Transport(
             url,
             username=username,
@@ -113,6 +120,8 @@ class AsyncClient:
     async def close(self) -> None:
         """Wait for the calls under way, then let go of the connections. Idempotent."""
         self._is_closed = True
+        if self._transport.has_lost_its_loop:
+            return  # with the calls that were under way
         for publisher in self._publishers.values():
             await publisher.close()
         for settler in self._settlers.values():
@@ -274,8 +283,10 @@ class AsyncClient:
         It is not sent again when its answer is lost: what was leased comes again by itself when
         the lease ends.
         """
+        check_seconds("wait_seconds", wait_seconds)
         body: dict[str, object] = {"limit": limit, "wait_seconds": wait_seconds}
         if lease_seconds is not None:
+            check_seconds("lease_seconds", lease_seconds)
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
         data = await self._transport.request(
@@ -343,6 +354,8 @@ class AsyncClient:
         """Not done: deliver them again, after the backoff or ``delay_seconds``."""
         if not targets:
             return []
+        if delay_seconds is not None:
+            check_seconds("delay_seconds", delay_seconds)
         settler = self.settler(queue, subscription)
         return (await settler.nack(targets, delay_seconds=delay_seconds, reason=reason))[0]
 
@@ -399,7 +412,7 @@ class AsyncClient:
 
     async def _redrive(self, queue: str, how: str, ids: Sequence[str] | None) -> dict[str, int]:
         path = paths.queue_path(queue, f"/dead-letters/{how}")
-        body: dict[str, object] = {"ids": None if ids is None else list(ids)}
+        body: dict[str, object] = {"ids": None if ids is None else listed("ids", ids, str)}
         return await self._calls.ask("POST", path, dict[str, int], body)
 
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
@@ -426,7 +439,7 @@ class AsyncClient:
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         """Deliver messages although a subscription they wait for has not taken them."""
         path = paths.subscription_path(queue, subscription, "/release")
-        await self._calls.tell("POST", path, {"indexes": list(indexes)})
+        await self._calls.tell("POST", path, {"indexes": listed("indexes", indexes, int)})
 
     # The server itself.
 

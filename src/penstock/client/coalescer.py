@@ -69,6 +69,8 @@ class Coalescer(Generic[Item, Answer]):
         if self._loop is None:
             # Asked once: it costs a system call.
             self._loop = asyncio.get_running_loop()
+        elif self._loop.is_closed():
+            raise ClientClosed("the event loop of the client has ended: make a new client")
         future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append(_Call(items, size, future))
         if self._start_handle is None:

@@ -83,6 +83,8 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except httptools.HttpParserError as exc:
             self._fail(OSError(f"the answer is not HTTP: {exc}"))
+        except httptools.HttpParserUpgrade:
+            self._fail(OSError("the server wants to speak another protocol"))
 
     def eof_received(self) -> None:
         """The transport closes itself; nothing more can come."""

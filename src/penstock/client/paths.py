@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote, urlencode
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
+from penstock.errors import InvalidArgument
 
 __all__ = [
     "LOG_IN",
@@ -41,11 +42,19 @@ def subscription_path(queue: str, subscription: str, rest: str = "") -> str:
 
 
 def message_path(queue: str, id: str) -> str:
-    return queue_path(queue, f"/messages/{quote(id, safe='')}")
+    return queue_path(queue, f"/messages/{_part('id', id)}")
 
 
 def user_path(username: str) -> str:
-    return f"{USERS}/{quote(username, safe='')}"
+    return f"{USERS}/{_part('username', username)}"
+
+
+def _part(name: str, text: str) -> str:
+    """Raises `InvalidArgument`."""
+    try:
+        return quote(text, safe="")
+    except (TypeError, UnicodeEncodeError) as exc:
+        raise InvalidArgument(f"the {name} is {text!r}, which is no text: {exc}") from None
 
 
 def with_query(path: str, **values: str | int | None) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
 import msgspec
 
+from penstock.client.arguments import listed
 from penstock.client.coalescer import Coalescer, Limits
 from penstock.client.errors import ServerFailed
 from penstock.client.message import Published, PublishedRun
@@ -141,13 +142,19 @@ class Publisher:
             idempotency_key=key,
             is_repeatable=key is not None,
         )
-        return decode_packed(data, _Answer).published()
+        published = decode_packed(data, _Answer).published()
+        if len(published) != len(items):
+            raise ServerFailed(
+                f"the server's answer makes no sense: {len(items)} messages were sent, "
+                f"and {len(published)} are answered"
+            )
+        return published
 
 
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
     """And how many bytes they have, about."""
-    if isinstance(messages, bytes | str):
-        raise InvalidArgument("messages are a list: pass [body] for a single one")
+    if type(messages) is not list:
+        messages = _as_list(messages)
     if not messages:
         raise InvalidArgument("there are no messages in the batch: pass at least one")
     if len(messages) > MAX_BATCH_MESSAGES:
@@ -161,6 +168,12 @@ def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
         items.append(item)
         size += len(item) if type(item) is bytes else len(_encoder.encode(item))
     return items, size
+
+
+def _as_list(messages: Iterable[NewMessage | bytes]) -> list[NewMessage | bytes]:
+    if isinstance(messages, bytes | bytearray | str | NewMessage):
+        raise InvalidArgument("messages are a list: pass [body] for a single one")
+    return listed("messages", messages, ())
 
 
 def _without_repeats(published: Published, items: list[_Item]) -> Published:
@@ -179,6 +192,8 @@ def _has_key(item: _Item) -> bool:
 
 
 def _check_key(key: str) -> None:
+    if not isinstance(key, str):
+        raise InvalidArgument(f"the idempotency key is {type(key).__name__}: pass a text")
     if not (0 < len(key) <= MAX_KEY_CHARACTERS and key.isprintable() and key == key.strip()):
         raise InvalidArgument(
             f"the idempotency key is {key[:80]!r}: use 1 to {MAX_KEY_CHARACTERS} printable "

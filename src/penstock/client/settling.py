@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.errors import ServerFailed
+from penstock.client.json_calls import encode_form
 from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
 from penstock.client.transport import Transport, decode_answer
@@ -73,6 +75,8 @@ class Settler:
     def nack(
         self, targets: Sequence[Target], *, delay_seconds: float | None = None, reason: str = ""
     ) -> asyncio.Future[Sequence[list[Outcome]]]:
+        if not isinstance(reason, str):
+            raise InvalidArgument(f"the reason is {type(reason).__name__}: pass a text")
         nack = _Nack(targets=_texts(targets), delay_seconds=delay_seconds, reason=reason)
         return self._submit(nack, is_repeatable=_are_receipts(nack.targets))
 
@@ -119,6 +123,9 @@ class Settler:
         parts = {"ack": acks, "nack": nacks, "extend": extensions, "give_back": back}
         request = {name: part for name, part in parts.items() if part}
         answer = await self._request(request, is_repeatable=is_repeatable)
+        _check_counts([acks, back], [answer.ack, answer.give_back])
+        _check_counts([one.targets for one in nacks], answer.nack)
+        _check_counts([one.targets for one in extensions], answer.extend)
         acked, nacked, extended = 0, iter(answer.nack), iter(answer.extend)
         given_back = iter(answer.give_back)
         outcomes: list[list[Outcome]] = []
@@ -134,13 +141,21 @@ class Settler:
 
     async def _request(self, request: dict[str, object], *, is_repeatable: bool) -> _Answer:
         data = await self._transport.request(
-            "POST", self._path, body=msgspec.json.encode(request), is_repeatable=is_repeatable
+            "POST", self._path, body=encode_form(request), is_repeatable=is_repeatable
         )
         return decode_answer(data, _Answer)
 
 
+def _check_counts(asked: list[list[str]], outcomes: list[list[Outcome]]) -> None:
+    """What has no outcome must not pass for done."""
+    if list(map(len, asked)) != list(map(len, outcomes)):
+        raise ServerFailed(
+            "the server's answer makes no sense: it has not one outcome for each target"
+        )
+
+
 def _texts(targets: Sequence[Target]) -> list[str]:
-    if isinstance(targets, str | Delivery):
+    if isinstance(targets, str | Delivery) or not isinstance(targets, Iterable):
         raise InvalidArgument("targets are a list: pass [delivery] for a single one")
     texts = []
     for one in targets:

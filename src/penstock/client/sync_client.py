@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
+import os
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, Unpack, cast
 
 from penstock.client.async_client import AsyncClient
 from penstock.client.errors import ClientClosed
@@ -32,24 +33,86 @@ def _sync(
     return call
 
 
+class _Call(Generic[R]):
+    """A call of one thread, made in that of the loop.
+
+    The calling thread may be interrupted (Ctrl-C) between any two of its steps. So it does nothing
+    that could be half done: the coroutine is made in the loop's thread, where somebody awaits it,
+    and the answer is waited for with a bare lock. (`threading.Condition`, which futures and events
+    wait with, is left without its lock by an interrupt at the wrong moment.)
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[R]]) -> None:
+        self.is_done = False
+        self._make = make
+        self._task: asyncio.Task[R] | None = None
+        self._is_given_up = False
+        self._result: R | None = None
+        self._error: BaseException | None = None
+        self._until_done = threading.Lock()
+        self._until_done.acquire()
+
+    def wait(self) -> R:
+        """The answer, once it is there; for the one thread that made the call."""
+        self._until_done.acquire()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        return cast(R, self._result)
+
+    def start(self) -> None:
+        if not self._is_given_up:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task.add_done_callback(self._finish)
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more."""
+        self._is_given_up = True
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> R:
+        return await self._make()
+
+    def _finish(self, task: asyncio.Task[R]) -> None:
+        if task.cancelled():
+            # By a close, to a call that would not end by itself.
+            self._error = ClientClosed("the client was closed in the meantime: make a new one")
+        elif (error := task.exception()) is not None:
+            self._error = error
+        else:
+            self._result = task.result()
+        # Its last reference goes here, not in a thread where an interrupt may fall into that.
+        self._task = None
+        self.is_done = True
+        self._until_done.release()
+
+
 class Client:
     """`AsyncClient` for programs without an event loop; the same methods and options.
 
     Any number of threads may use one at once, and their calls go in common requests just as
-    concurrent tasks' do. Close it, or use it as a context manager.
+    concurrent tasks' do. A call that is interrupted is given up. Close it, or use it as a context
+    manager. It does not survive a fork: the child makes its own.
     """
 
     def __init__(
         self, url: str = "http://127.0.0.1:8080", **options: Unpack[ClientOptions]
     ) -> None:
         self._client = AsyncClient(url, **options)
-        self._loop = asyncio.new_event_loop()
+        self._loop: asyncio.AbstractEventLoop
         self._lock = threading.Lock()
         self._is_closed = False
+        self._ending: asyncio.Task[None] | None = None
+        self._process = os.getpid()
+        # The loop is made there, too: one that an interrupt left half made would complain later.
+        has_loop = threading.Lock()
+        has_loop.acquire()
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="penstock-client", daemon=True
+            target=self._run, args=[has_loop], name="penstock-client", daemon=True
         )
         self._thread.start()
+        has_loop.acquire()
 
     def __enter__(self) -> Self:
         return self
@@ -63,26 +126,46 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Wait for the calls under way, then let go of the connections. Idempotent."""
+        """Wait for the calls under way, then let go of the connections. Idempotent.
+
+        If it is interrupted, it goes on in its thread for as long as the process lives.
+        """
+        if os.getpid() != self._process:
+            return  # the connections are the parent's
         with self._lock:
-            if self._is_closed:
-                return
             self._is_closed = True
-        asyncio.run_coroutine_threadsafe(self._finish(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with contextlib.suppress(RuntimeError):  # the loop is closed already
+            self._loop.call_soon_threadsafe(self._end)
         self._thread.join()
-        self._loop.close()
+
+    def _run(self, has_loop: threading.Lock) -> None:
+        try:
+            self._loop = asyncio.new_event_loop()
+        finally:
+            has_loop.release()
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.close()
+
+    def _end(self) -> None:
+        if self._ending is None:
+            self._ending = self._loop.create_task(self._finish())
 
     async def _finish(self) -> None:
-        await self._client.close()
-        # Calls that were interrupted, and those of other threads: without a connection they end.
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        if others:
-            _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
-            for task in late:
-                task.cancel()
-            if late:
-                await asyncio.wait(late)
+        try:
+            await self._client.close()
+            # Calls that were interrupted, and those of other threads: without a connection they
+            # end.
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            if others:
+                _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
+                for task in late:
+                    task.cancel()
+                if late:
+                    await asyncio.wait(late)
+        finally:
+            self._loop.stop()
 
     @property
     def url(self) -> str:
@@ -141,18 +224,17 @@ class Client:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> R:
-        with self._lock:
-            if self._is_closed:
-                raise ClientClosed("the client was closed: make a new one")
-            answer = asyncio.run_coroutine_threadsafe(
-                method(self._client, *args, **kwargs), self._loop
-            )
+        if os.getpid() != self._process:
+            raise ClientClosed("the client belongs to the process that forked: make a new one")
+        call = _Call(functools.partial(method, self._client, *args, **kwargs))
         try:
-            return answer.result()
-        except CancelledError:
-            # Only a close does that, to calls that would not end by themselves.
-            raise ClientClosed("the client was closed in the meantime: make a new one") from None
-        except BaseException:
-            # Interrupted: nobody waits for it any more.
-            answer.cancel()
-            raise
+            with self._lock:
+                if self._is_closed:
+                    raise ClientClosed("the client was closed: make a new one")
+                self._loop.call_soon_threadsafe(call.start)
+            return call.wait()
+        finally:
+            if not call.is_done:
+                # Interrupted, or never begun.
+                with contextlib.suppress(RuntimeError):
+                    self._loop.call_soon_threadsafe(call.give_up)

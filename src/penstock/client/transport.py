@@ -25,6 +25,7 @@ _Kind = TypeVar("_Kind")
 
 PACKED = "application/msgpack"
 _JSON = "application/json"
+_EXAMPLE = "http://127.0.0.1:8080"
 _PASSING = frozenset({502, 503, 504})
 
 
@@ -66,6 +67,11 @@ class Transport:
         self.rng = rng
         self._sleep = sleep
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def has_lost_its_loop(self) -> bool:
+        return self._loop is not None and self._loop.is_closed()
 
     @property
     def url(self) -> str:
@@ -142,14 +148,17 @@ class Transport:
     ) -> Answer:
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        elif self._loop.is_closed():
+            raise ClientClosed("the event loop of the client has ended: make a new client")
         seconds = self._timeout_seconds + wait_seconds
         data = self._head(method, path, body, headers)
         try:
             return await self._pool.request(data if body is None else data + body, seconds)
         except CannotConnect as exc:
             cause = exc.__cause__
-            text = getattr(cause, "strerror", None) or str(cause) or "it took too long"
-            error = Unreachable(f"no connection to {self._base}: {text}")
+            error = Unreachable(f"no connection to {self._base}: {_reason(cause)}")
             error.__cause__ = cause
             # A certificate that is not trusted now will not be in a second.
             may_pass = not isinstance(cause, ssl.SSLError)
@@ -170,6 +179,19 @@ class Transport:
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
+def _reason(cause: BaseException | None) -> str:
+    if isinstance(cause, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not trusted ({cause.verify_message}): trust its authority "
+            "with the option tls, or --ca on the command line"
+        )
+    if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
+        return "it does not speak TLS: use http://"
+    return getattr(cause, "strerror", None) or str(cause) or "it took too long"
+
+
 def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
     """Raises `ServerFailed` when it is not what such an answer looks like."""
     try:
@@ -187,9 +209,12 @@ def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
 
 
 def _base(url: str) -> str:
-    parsed = URL(url)
+    try:
+        parsed = URL(url)
+    except (ValueError, TypeError) as exc:
+        raise InvalidArgument(f"the url is {url!r} ({exc}): use one like {_EXAMPLE}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidArgument(f"the url is {url!r}: use one like http://127.0.0.1:8080")
+        raise InvalidArgument(f"the url is {url!r}: use one like {_EXAMPLE}")
     if parsed.user or parsed.query_string or parsed.fragment:
         raise InvalidArgument("the url has a name, a query or a fragment: pass host and path only")
     return str(parsed).rstrip("/")
@@ -203,7 +228,12 @@ def _credentials(username: str | None, password: str | None, token: str | None) 
             raise InvalidArgument("the token holds characters that no token has")
         return [f"Authorization: Bearer {token}"]
     if username:
-        pair = f"{username}:{password or ''}".encode()
+        if ":" in username:
+            raise InvalidArgument("the username holds a colon, which HTTP Basic cannot send")
+        try:
+            pair = f"{username}:{password or ''}".encode()
+        except UnicodeEncodeError as exc:
+            raise InvalidArgument(f"the username or the password is no text: {exc}") from None
         return [f"Authorization: Basic {base64.b64encode(pair).decode()}"]
     return []
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.client.arguments import check_count, check_seconds
 from penstock.client.consumer import Consumer
 from penstock.client.errors import ClientClosed
 from penstock.client.message import Delivery
@@ -61,8 +64,10 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stop_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        if self.concurrency < 1:
-            raise InvalidArgument(f"concurrency is {self.concurrency}: use 1 or more")
+        check_count("concurrency", self.concurrency)
+        check_seconds("lease_seconds", self.lease_seconds, least=0.001)
+        check_seconds("wait_seconds", self.wait_seconds)
+        check_seconds("stop_seconds", self.stop_seconds)
         if self.prefetch is not None and self.prefetch < 0:
             raise InvalidArgument(f"prefetch is {self.prefetch}: use 0 or more")
 
@@ -85,7 +90,9 @@ class Worker:
         self, client: AsyncClient, handler: Handler, settings: WorkerSettings, rng: random.Random
     ) -> None:
         self._client = client
-        self._handler = _as_coroutine(handler)
+        # Of its own: the loop's has too few threads for many handlers at once.
+        self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="worker")
+        self._handler = _as_coroutine(handler, self._threads)
         self._settings = settings
         self._rng = rng
         self._stop = asyncio.Event()
@@ -103,6 +110,13 @@ class Worker:
 
     async def run(self) -> None:
         """Until `stop`, or an error that does not pass by itself, which it raises."""
+        try:
+            await self._run()
+        finally:
+            # A thread cannot be cancelled. The process waits for it, but nothing else does.
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self) -> None:
         settings = self._settings
         consumer = Consumer(
             self._client,
@@ -154,20 +168,26 @@ class Worker:
         while (delivery := await consumer.take()) is not None:
             try:
                 await self._handler(delivery)
-            except asyncio.CancelledError:
-                handled.nack(delivery, "the worker was stopped", 0.0)
-                raise
+            except asyncio.CancelledError as exc:
+                if _is_being_cancelled():
+                    handled.nack(delivery, "the worker was stopped", 0.0)
+                    raise
+                # Something that the handler itself waited for was cancelled.
+                self._fail(handled, delivery, exc)
             except Exception as exc:
-                logger.warning(
-                    "the handler failed on message %s of %s",
-                    delivery.id,
-                    delivery.queue,
-                    exc_info=True,
-                )
-                reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
-                handled.nack(delivery, reason, self._delay(delivery))
+                self._fail(handled, delivery, exc)
+            except BaseException as exc:
+                # The program is to end; the message need not wait for its lease to.
+                self._fail(handled, delivery, exc)
+                raise
             else:
                 handled.ack(delivery)
+
+    def _fail(self, handled: _Handled, delivery: Delivery, error: BaseException) -> None:
+        logger.warning(
+            "the handler failed on message %s of %s", delivery.id, delivery.queue, exc_info=True
+        )
+        handled.nack(delivery, _reason(error), self._delay(delivery))
 
     def _delay(self, delivery: Delivery) -> float | None:
         backoff = self._settings.backoff
@@ -227,12 +247,37 @@ class _Handled:
                 logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
 
 
-def _as_coroutine(handler: Handler) -> Callable[[Delivery], Awaitable[None]]:
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _reason(error: BaseException) -> str:
+    """Its name and text, whatever is in there."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = type(error).__name__
+    return text.encode(errors="backslashreplace").decode()[:MAX_REASON_CHARACTERS]
+
+
+def _as_coroutine(
+    handler: Handler, threads: ThreadPoolExecutor
+) -> Callable[[Delivery], Awaitable[None]]:
     if inspect.iscoroutinefunction(handler):
         return handler
 
+    def plain(delivery: Delivery) -> Awaitable[None] | None:
+        try:
+            return handler(delivery)
+        except StopIteration as exc:
+            # A future cannot hold it: whoever awaits it would wait for ever.
+            raise RuntimeError("the handler raised StopIteration") from exc
+
     async def call(delivery: Delivery) -> None:
-        found = await asyncio.to_thread(handler, delivery)
+        context = contextvars.copy_context()
+        loop = asyncio.get_running_loop()
+        found = await loop.run_in_executor(threads, context.run, plain, delivery)
         if inspect.isawaitable(found):
             await found
 

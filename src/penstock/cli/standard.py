@@ -1,0 +1,70 @@
+"""The three standard streams: always there, and an output that fails ends the program."""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["CUT_OFF", "end_if_unread", "prepare_streams"]
+
+CUT_OFF = 141
+_FAILED = 1
+
+
+class _Output(io.FileIO):
+    """Standard output. When it takes no more, that is the end, wherever it was written from.
+
+    `SystemExit` goes through all that is in between, which would make of an `OSError` something
+    of its own: rich and typer exit with 1, and some commands take it for one of a directory.
+    """
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            self._let_go()
+            raise SystemExit(CUT_OFF) from None
+        except OSError as exc:
+            self._let_go()
+            print(f"the output cannot be written: {exc.strerror}", file=sys.stderr)
+            raise SystemExit(_FAILED) from None
+
+    def _let_go(self) -> None:
+        # What is left in buffers has nowhere to go either, and is flushed at the very end.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.fileno())
+        os.close(nowhere)
+
+
+def prepare_streams() -> None:
+    """At the very start: a stream that was closed would have its number taken by a socket."""
+    for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)
+    sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
+    output = _Output(1, "w", closefd=False)
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(output),
+        encoding=encoding,
+        # Of a message there may be anything, and not every terminal knows all of it.
+        errors="backslashreplace",
+        line_buffering=output.isatty(),
+    )
+
+
+def end_if_unread() -> None:
+    """For those who wait before they write: the reader of a pipe may have gone by then."""
+    output = select.poll()
+    output.register(1, 0)
+    if any(events & select.POLLERR for _, events in output.poll(0)):
+        raise SystemExit(CUT_OFF)

@@ -1,0 +1,36 @@
+"""What callers pass: checked here where it would otherwise hang, or mean something else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import TypeVar
+
+from penstock.errors import InvalidArgument
+
+__all__ = ["check_count", "check_seconds", "listed"]
+
+_Item = TypeVar("_Item")
+
+
+def check_seconds(name: str, seconds: float, *, least: float = 0.0) -> None:
+    """Raises `InvalidArgument` unless it is a finite number above, or at, the least one.
+
+    JSON has no word for others: they would be sent as null, which is as good as not given.
+    """
+    is_number = isinstance(seconds, int | float) and math.isfinite(seconds)
+    if not is_number or seconds < least:
+        raise InvalidArgument(f"{name} is {seconds!r}: use a number of seconds, {least:g} or more")
+
+
+def check_count(name: str, count: int) -> None:
+    """Raises `InvalidArgument` unless it is 1 or more."""
+    if not isinstance(count, int) or count < 1:
+        raise InvalidArgument(f"{name} is {count!r}: use 1 or more")
+
+
+def listed(name: str, items: Iterable[_Item], one: type | tuple[type, ...]) -> list[_Item]:
+    """All of any iterable; raises `InvalidArgument` for a single one that was meant to be in it."""
+    if isinstance(items, one) or not isinstance(items, Iterable):
+        raise InvalidArgument(f"{name} is {type(items).__name__}: pass a list of them")
+    return list(items)
