@@ -82,8 +82,11 @@ def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[i
     All are deliveries, or all are receipts, each just as its lease would write it.
     """
     leases, own_id = subscription.leases, subscription.id
+    first = targets[0] if targets else None
+    if type(first) is str and "." not in first:
+        return None  # an id
     try:
-        if type(targets[0]) is str:
+        if type(first) is str:
             indexes = [
                 index
                 for target in targets
@@ -99,7 +102,7 @@ def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[i
                 and target.subscription_id == own_id
             ]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return None  # settled already, an id, or made up: one by one they are told apart
+        return None  # settled already, or made up: one by one they are told apart
     return indexes if len(indexes) == len(targets) else None
 
 
