@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from penstock.cli import exits
 from penstock.errors import PenstockError
 from penstock.server import run_server
 from penstock.settings import Settings
+from penstock.settings_file import load_settings_file
 
 __all__ = ["serve"]
 
@@ -37,10 +39,15 @@ def serve(
     log_format: Annotated[
         str | None, typer.Option(help="json, or console for people. [json]")
     ] = None,
+    settings_file: Annotated[
+        Path | None,
+        typer.Option("--settings", help="A file of settings: NAME=value, or LightQ's properties."),
+    ] = None,
 ) -> None:
     """Start the server.
 
-    Every setting can also be given as PENSTOCK_<NAME> in the environment.
+    Every setting can also be given as PENSTOCK_<NAME> in the environment, or in a file. Options go
+    first, then the environment.
     """
     given: dict[str, Any] = {
         "host": host,
@@ -55,6 +62,8 @@ def serve(
         "log_format": log_format,
     }
     try:
+        if settings_file is not None:
+            load_settings_file(settings_file)
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
         run_server(settings)
     except ValidationError as exc:
