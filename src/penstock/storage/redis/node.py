@@ -72,8 +72,7 @@ class Node:
                 else:
                     answer = await redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except (TimeoutError, failures.TimeoutError) as exc:
-            self._leave(redis)
-            self._begin_probe()
+            self._leave(redis, is_silent=True)
             raise failures.TimeoutError(_SILENT) from exc
         except _FAILURES:
             self._leave(redis)
@@ -109,10 +108,18 @@ class Node:
         async with asyncio.timeout(seconds):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    def _leave(self, redis: Redis) -> None:
-        """Connect anew from now on. What others are waiting for may still come."""
+    def _leave(self, redis: Redis, *, is_silent: bool = False) -> None:
+        """Connect anew from now on. What others are waiting for may still come.
+
+        Unless it was left before: then it says nothing about where new connections lead to.
+        """
+        if redis is not self._redis:
+            return
         self.answers = False
-        if redis is self._redis and self._is_used:
+        if is_silent and self._probe is None:
+            self._probe = asyncio.get_running_loop().create_task(self._until_it_answers())
+            self._probe.add_done_callback(self._end_probe)
+        if self._is_used:
             self._redis, self._is_used = self._connect(), False
             task = asyncio.get_running_loop().create_task(self._close_later(redis))
             self._leaving.add(task)
@@ -128,11 +135,6 @@ class Node:
             await asyncio.sleep(self._timeout_seconds)
         finally:
             await _close(redis)
-
-    def _begin_probe(self) -> None:
-        if self._probe is None:
-            self._probe = asyncio.get_running_loop().create_task(self._until_it_answers())
-            self._probe.add_done_callback(self._end_probe)
 
     def _end_probe(self, _: asyncio.Task[None]) -> None:
         self._probe = None
