@@ -113,7 +113,8 @@ def node_of(queue: str) -> int:
 def moving(queue: str) -> Iterator[Callable[[], bool]]:
     """Its slot moves to the next node, as Redis has always done it: key by key.
 
-    Each call moves one key, and says whether there was one. The rest moves in the end.
+    Each call moves one key, and says whether there was one: last the one that all others' names
+    begin with. What is left moves in the end.
     """
     slot, source = key_slot(queue.encode()), node_of(queue)
     target = next(node.port for node in _nodes if node.port != source)
@@ -123,9 +124,9 @@ def moving(queue: str) -> Iterator[Callable[[], bool]]:
         old.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", names[1])
 
         def move_one() -> bool:
-            keys: Any = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1)
+            keys: Any = old.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 1000)
             if keys:
-                old.migrate("127.0.0.1", target, keys, 0, 5000)
+                old.migrate("127.0.0.1", target, max(keys, key=len), 0, 5000)
             return bool(keys)
 
         yield move_one

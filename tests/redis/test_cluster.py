@@ -50,10 +50,10 @@ async def broker(address: str) -> AsyncIterator[Broker]:
         yield broker
 
 
-def elsewhere(*ports: int) -> str:
-    """A name whose queue is on none of these nodes."""
-    names = map("queue-{}".format, count())
-    return next(name for name in names if node_of(name) not in ports)
+def elsewhere(port: int, name: str) -> str:
+    """One that begins so, and whose queue is on another node than this."""
+    names = (f"{name}-{number}" for number in count())
+    return next(name for name in names if node_of(name) != port)
 
 
 async def as_soon_as_it_can(call: Callable[[], Awaitable[T]]) -> T:
@@ -105,8 +105,8 @@ async def test_a_node_that_stands_still_is_waited_for_once_and_holds_up_no_other
 ) -> None:
     # Given queues on two nodes, the list of them on another than the first, and leases that end
     broker = Broker(store)
-    still = elsewhere(node_of(f"{unique_prefix(tmp_path)}:queues"))
-    other = elsewhere(node_of(still))
+    still = elsewhere(node_of(f"{unique_prefix(tmp_path)}:queues"), "a-queue")
+    other = elsewhere(node_of(still), "one-that-comes-after-it")
     for queue in (still, other):
         await broker.create_queue(queue)
         await broker.publish(queue, [b"a"])
@@ -145,7 +145,7 @@ async def test_who_waits_for_a_message_gets_it_although_the_node_that_told_the_n
     waiting = asyncio.create_task(broker.receive("jobs", wait_seconds=60))
     port = await as_soon_as_it_can(lambda: _listened_to(address, "{jobs}:news"))
     waiting.cancel()
-    queue = elsewhere(port)
+    queue = elsewhere(port, "other")
     await broker.create_queue(queue)
     waiting = asyncio.create_task(broker.receive(queue, wait_seconds=60))
     await as_soon_as_it_can(lambda: _listened_to(address, f"{{{queue}}}:news"))

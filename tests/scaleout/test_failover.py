@@ -117,7 +117,9 @@ async def test_a_node_that_stands_still_is_replaced_while_the_others_go_on(
         for name in ("still", other):
             await broker.create_queue(name)
         await broker.publish("still", [b"a"])
-    async with Broker(await RedisStore.open(cluster.url)) as broker:
+    # And a server that would wait for longer than this test does
+    connection = Connection(cluster.url, timeout_seconds=2 * _SECONDS)
+    async with Broker(RedisStore(connection, "fsync")) as broker, asyncio.timeout(_SECONDS):
         with standing_still(f"redis://127.0.0.1:{node.port}"):
             # When one of them stands still, then a request for its queue waits
             waiting = asyncio.create_task(broker.publish("still", [b"b"]))
