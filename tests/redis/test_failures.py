@@ -221,7 +221,10 @@ async def test_a_redis_that_stands_still_is_waited_for_once_and_goes_on_by_itsel
 
 
 async def test_who_waits_is_told_also_after_a_time_without_news(
-    own: Broker, server: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+    own: Broker,
+    server: ValkeyServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(channels, "_QUIET_SECONDS", 0.01)
     # Given who has waited until the server has made sure more than once that Redis is there
@@ -229,10 +232,11 @@ async def test_who_waits_is_told_also_after_a_time_without_news(
     async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
         while (await redis.info("commandstats")).get("cmdstat_ping", {}).get("calls", 0) < 3:
             pass
-    # When there is something, then it is given
+    # When there is something, then it is given, and the connection was the same all along
     await own.publish("jobs", [b"a"])
     async with asyncio.timeout(20):
         assert [delivery.body for delivery in await waiting] == [b"a"]
+    assert "cut off" not in caplog.text
 
 
 async def test_a_new_connection_says_who_it_is_without_a_look_at_any_file(

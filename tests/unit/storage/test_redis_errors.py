@@ -30,8 +30,6 @@ _PASSING: list[Exception] = [
 ]
 # These do not: somebody has to do something.
 _LASTING: list[Exception] = [
-    failures.AuthenticationError("invalid username-password pair"),
-    failures.AuthorizationError("no"),
     failures.NoPermissionError("this user has no permissions"),
     failures.ClusterCrossSlotError("Keys in request don't hash to the same slot"),
     failures.ResponseError("ERR unknown command"),
@@ -56,6 +54,12 @@ def test_what_lasts_is_an_error_of_the_store(error: Exception) -> None:
     with pytest.raises(StorageError) as raised, translated():
         raise error
     assert type(raised.value) is StorageError
+
+
+@pytest.mark.parametrize("kind", [failures.AuthenticationError, failures.AuthorizationError])
+def test_a_wrong_password_is_told_from_a_redis_that_is_away(kind: type[Exception]) -> None:
+    with pytest.raises(StoreUnavailable, match="correct the name or the password"), translated():
+        raise kind("invalid username-password pair")
 
 
 def test_a_redis_that_is_full_says_so() -> None:

@@ -44,7 +44,9 @@ def translated() -> Iterator[None]:
     try:
         yield
     except (failures.AuthenticationError, failures.AuthorizationError) as exc:
-        raise StorageError(f"Redis does not let us in: {exc}") from exc
+        raise StoreUnavailable(
+            f"Redis does not let us in ({exc}): correct the name or the password in the store's url"
+        ) from exc
     except (failures.AskError, failures.TryAgainError) as exc:
         raise StoreUnavailable("the queue is moved to another Redis: try again shortly") from exc
     except (
