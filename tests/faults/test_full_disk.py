@@ -89,6 +89,30 @@ async def test_publishing_works_again_once_there_is_space(files: FaultyFiles) ->
         assert len(await broker.read("orders", 0, 1000)) == accepted + 50
 
 
+async def test_settling_works_again_once_there_is_space_though_nobody_publishes(
+    files: FaultyFiles,
+) -> None:
+    # Given a disk that is so full that nothing more can be noted
+    store = await open_store(files)
+    async with Broker(store) as broker:
+        await broker.create_queue("orders")
+        files.fault = FULL_DISK
+        await fill(broker)
+        given = await broker.receive("orders", limit=1000)
+        with suppress(DiskFull):
+            for _ in range(1000):
+                await broker.extend("orders", given, 60)
+        with pytest.raises(DiskFull):
+            await broker.ack("orders", given)
+        with pytest.raises(DiskFull):
+            await store.tick()
+        # When there is space, and the regular work is done
+        files.fault = no_fault
+        await store.tick()
+        # Then it is found
+        assert await broker.ack("orders", given) == [Outcome.DONE] * len(given)
+
+
 async def test_a_store_closed_on_a_full_disk_opens_with_everything(files: FaultyFiles) -> None:
     # Given a store that was closed while the disk was full
     broker = Broker(await open_store(files))

@@ -9,7 +9,9 @@ from typing import Any, Literal, TypeVar
 from penstock.core import definitions
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.dead_letters import letters_of
+from penstock.core.events import Delivered, Event, Polled
 from penstock.core.limits import NANOSECONDS
+from penstock.core.machine import Journal, Place
 from penstock.core.message import Delivery
 from penstock.core.publishing import prepare
 from penstock.core.queue import Queue
@@ -78,6 +80,7 @@ class Clients:
     def use(self, store: EmbeddedStore) -> None:
         self.store = store
         self.has_failed = False
+        store.machine.journal = _Effects(store.machine.journal, self.history)
 
     def _ask(self, what: str) -> Call:
         call = self.history.ask(what)
@@ -143,9 +146,11 @@ class Clients:
     ) -> list[Delivery]:
         queue, name = subscription.queue.name, subscription.name
         call = self._ask(f"receive {queue}/{name} {limit}")
-        parents = list(subscription.parents)
+        before = list(subscription.parents)
         answer = self.store.receive(queue, name, limit, lease_seconds)
         deliveries = await self._wait(call, answer)
+        # It may have been decided before they were changed, or after it.
+        parents = [parent for parent in before if parent in subscription.parents]
         self._take(call, subscription, parents, deliveries)
         if subscription.queue.source is None:
             self.checker.check_order(call, f"{queue}/{name}", deliveries)
@@ -184,6 +189,10 @@ class Clients:
     ) -> None:
         got = ", ".join(f"{d.message.index} as {d.receipt} ({d.deliveries})" for d in deliveries)
         self.history.answer(call, got or "nothing")
+        effects = self.store.machine.journal
+        assert isinstance(effects, _Effects)
+        for delivery in deliveries[:1]:
+            call.asked, call.asked_ns = effects.found[subscription.id, delivery.epoch]
         self.checker.delivered(call, subscription, parents, deliveries)
         self.holdings += [
             Holding(
@@ -418,6 +427,21 @@ class Clients:
 
 def _values_of(change: base.Change) -> list[Any]:
     return [getattr(change, name) for name in change.__struct_fields__]
+
+
+class _Effects(Journal):
+    """When each delivery took effect: a receive may be decided some time after it was asked for."""
+
+    def __init__(self, journal: Journal, history: History) -> None:
+        self._journal = journal
+        self._history = history
+        self.found: dict[tuple[int, int], tuple[float, int]] = {}  # by subscription and epoch
+
+    def append(self, event: Event) -> Place:
+        if isinstance(event, Delivered | Polled):
+            key = event.subscription_id, event.epoch
+            self.found[key] = self._history.moment - 0.5, event.at_ns
+        return self._journal.append(event)
 
 
 def _withdraw(call: Call, trail: Trail) -> None:

@@ -22,6 +22,7 @@ async def drain(clients: Clients, clock: VirtualClock) -> None:
         if queue.source is None and queue.events_of is None
         for subscription in queue.subscriptions.values()
     ]
+    await clients.tick()  # as a store does by itself: the disk may be full no longer
     for reader in readers:
         await clients.define(
             base.AlterSubscription(

@@ -28,9 +28,9 @@ class Call:
     """
 
     what: str
-    asked: int
+    asked: float
     asked_ns: int
-    answered: int | None = None
+    answered: float | None = None
     refused: bool = False
 
     @property

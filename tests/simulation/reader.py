@@ -90,7 +90,7 @@ class Reader:
     def was_sought(self, after: float, before: float) -> bool:
         return any(seek.call.may_fall_between(after, before) for seek in self.seeks)
 
-    def was_surely_sought(self, after: int, before: int) -> bool:
+    def was_surely_sought(self, after: float, before: float) -> bool:
         calls = [seek.call for seek in self.seeks]
         return any(c.asked > after and c.answered and c.answered < before for c in calls)
 
@@ -109,7 +109,7 @@ class Reader:
         calls = ranges + self.trails[index].acks
         return any(call.may_fall_between(after, before) for call in calls)
 
-    def prove_ack(self, index: int, moment: int) -> None:
+    def prove_ack(self, index: int, moment: float) -> None:
         """Somebody was given the message because this subscription had acked it.
 
         So an ack that was never answered is known to be done, if nothing else explains it.
@@ -123,7 +123,7 @@ class Reader:
         proof = Call(what=first.what, asked=first.asked, asked_ns=first.asked_ns, answered=moment)
         trail.acked.append(proof)
 
-    def last_seek(self, index: int) -> int:
+    def last_seek(self, index: int) -> float:
         """When the message surely was to be delivered again; -1 for never."""
         seeks = [s.call.asked for s in self.seeks if s.stop <= index and s.call.answered]
         return max(seeks, default=-1)
@@ -168,7 +168,7 @@ class Reader:
         return given
 
     def _problems(
-        self, trail: Trail, given: Given, call: Call, answered: int
+        self, trail: Trail, given: Given, call: Call, answered: float
     ) -> Iterator[tuple[str, str]]:
         acked = trail.acked + [r.call for r in self.ranges if r.certain and given.index < r.stop]
         for ack in acked:

@@ -15,6 +15,7 @@ from penstock.core import (
     settling,
 )
 from penstock.core.callback import CallbackTarget, News
+from penstock.core.config import check_seconds
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
@@ -33,6 +34,8 @@ from penstock.errors import (
 from penstock.storage import base
 from penstock.storage.block import Chunk
 from penstock.storage.defining import Defining
+from penstock.storage.gathered_acks import GatheredAcks
+from penstock.storage.gathered_receives import GatheredReceives, Wish
 from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 from penstock.storage.reader import MessageReader
@@ -50,7 +53,10 @@ _ROW_BYTES = 256
 
 
 class EmbeddedStore:
-    """Runs on one event loop. Commands are decided and applied without a pause, then committed."""
+    """Runs on one event loop. Commands are decided and applied without a pause, then committed.
+
+    Publishes, acks and receives of one message are so at the end of the loop's turn, with others.
+    """
 
     def __init__(self, *, machine: Machine, journal: MessageJournal, clock: Clock) -> None:
         self.machine = machine
@@ -64,6 +70,20 @@ class EmbeddedStore:
             submit=self.submit,
             now_ns=self._now,
             on_published=self._on_published,
+        )
+        self._receives = GatheredReceives(
+            machine=machine,
+            journal=journal,
+            submit=self.submit,
+            now_ns=self._now,
+            deliver_nowait=self._reader.deliver_nowait,
+        )
+        self._acks = GatheredAcks(
+            machine=machine,
+            journal=journal,
+            submit=self.submit,
+            now_ns=self._now,
+            on_acked=self._on_acked,
         )
         self._defining = Defining(
             machine=machine, reader=self._reader, waiters=self._waiters, now_ns=self._now
@@ -93,14 +113,17 @@ class EmbeddedStore:
             raise StorageClosed("the store was closed: open it again")
         return self.machine.advance(self._clock.now_ns())
 
-    def _admit(self, targets: int = 0) -> None:
+    def _admit(self, targets: int = 0) -> int:
         """Before any command but a publish: refuse it while nothing has changed yet.
 
-        It does not wait for space: a command takes effect at the moment it is made.
+        Returns the bytes that it may take. It does not wait for space: a command takes effect at
+        once, or at the end of this turn of the loop.
         """
         each = _TARGET_BYTES + _ROW_BYTES if self.machine.is_observed else _TARGET_BYTES
-        if not self._journal.has_settle_room(_EVENT_BYTES + each * targets):
+        size = _EVENT_BYTES + each * targets
+        if not self._journal.has_settle_room(self._acks.size + self._receives.size + size):
             raise DiskFull("there is no disk space left to note this: free some, then try again")
+        return size
 
     def submit(self) -> asyncio.Future[None] | None:
         """The end of every command: tell what happened, and commit it together with that."""
@@ -139,6 +162,11 @@ class EmbeddedStore:
             await self._journal.make_room(self._gathering.size + size)
         return await self._gathering.add(queue, batch, overhead=overhead)
 
+    def _on_acked(self, queue: str, subscription: str) -> bool:
+        machine = self.machine
+        reader = machine.subscription(queue, subscription)
+        return self._waiters.wake_settled(reader, machine.now_ns)
+
     def _on_published(self, queue: str, count: int) -> bool:
         return self._waiters.wake_fed(self.machine.queues[queue], count, self.machine.now_ns)
 
@@ -150,11 +178,28 @@ class EmbeddedStore:
         lease_seconds: float | None = None,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        self._admit()
+        size = self._admit()
+        if type(limit) is int and limit == 1:
+            if lease_seconds is not None:
+                check_seconds("lease_seconds", lease_seconds)
+            self._now()
+            wish = self._receives.add(queue, subscription, lease_seconds, size)
+            return await self._hand_over(wish)
         handout = delivery.receive(
             self.machine, queue, subscription, limit, lease_seconds, self._now(), most_bytes
         )
         return await self._hand_out(handout)
+
+    async def _hand_over(self, wish: Wish) -> list[Delivery]:
+        try:
+            await wish.decided
+            if wish.delivery is not None:
+                return [wish.delivery]
+            return [] if wish.handout is None else await self._reader.deliver(wish.handout)
+        except asyncio.CancelledError:
+            if wish.handout is not None:
+                self._undo(wish.handout)
+            raise
 
     async def poll(
         self,
@@ -207,9 +252,12 @@ class EmbeddedStore:
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        self._admit(count_targets(settlements))
+        size = self._admit(count_targets(settlements))
         machine = self.machine
         now_ns = self._now()
+        if len(settlements) == 1 and isinstance(settlements[0], base.Ack):
+            targets = settlements[0].targets
+            return [await self._acks.add(queue, subscription, targets, size)]
         outcomes = settle_all(machine, queue, subscription, settlements, now_ns)
         if self._waiters.wake_settled(machine.subscription(queue, subscription), now_ns):
             await self._next_turn()
@@ -358,6 +406,9 @@ class EmbeddedStore:
 
     async def tick(self) -> None:
         """Do what is due: expiries, leases that ran out, retention."""
+        if not self._journal.has_settle_room(_EVENT_BYTES):
+            # A disk that was full may have space again, and perhaps nobody publishes.
+            await self._journal.make_room(_EVENT_BYTES)
         self._admit()
         now_ns = self._now()
         retention.tick(self.machine, now_ns)

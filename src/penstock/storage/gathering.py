@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from copy import copy
 from typing import Protocol
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
 from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
 from penstock.core.queue import Queue
-from penstock.errors import PenstockError
+from penstock.storage.answers import Answer, answer_when_committed, reject
 
-__all__ = ["Committing", "Gathering", "reject"]
+__all__ = ["Committing", "Gathering"]
 
 
 class Committing(Protocol):
@@ -41,9 +40,6 @@ class _Group:
         self.keys: set[str] = set()
         self.count = 0
         self.size = 0
-
-
-_Answered = list[tuple[asyncio.Future[PublishResult], PublishResult]]
 
 
 class Gathering:
@@ -104,33 +100,22 @@ class Gathering:
         groups, self._groups = self._groups, []
         self._open.clear()
         self.size = 0
-        answered: _Answered = []
+        answers: list[Answer[PublishResult]] = []
         for group in groups:
-            answered += self._publish(group)
-        if not answered:
+            answers += self._publish(group)
+        if not answers:
             return
         if self._is_awaited:
             # Who waited comes in the next turn. What they take is committed together with this:
             # so a message that is awaited is delivered after one sync, not two.
             self._is_awaited = False
             assert self._loop is not None
-            self._loop.call_soon(self._commit, answered)
+            self._loop.call_soon(answer_when_committed, self._submit, answers)
         else:
-            self._commit(answered)
+            answer_when_committed(self._submit, answers)
 
-    def _commit(self, answered: _Answered) -> None:
-        try:
-            committed = self._submit()
-        except PenstockError as exc:
-            _refuse(answered, exc)
-            return
-        if committed is None:
-            _answer(answered)
-        else:
-            committed.add_done_callback(lambda done: _settle(answered, done))
-
-    def _publish(self, group: _Group) -> _Answered:
-        """Those that were accepted; the others have been told."""
+    def _publish(self, group: _Group) -> list[Answer[PublishResult]]:
+        """For those that were accepted; the others have been told."""
         batches, answers = group.batches, group.answers
         try:
             now_ns = self._now_ns()
@@ -163,30 +148,3 @@ def _may_merge(queue: Queue, group: _Group, now_ns: int) -> bool:
     if config.max_messages is not None or config.max_bytes is not None:
         return False
     return not (group.keys and any(is_repeated(queue, b, now_ns) for b in group.batches))
-
-
-def _settle(answered: _Answered, done: asyncio.Future[None]) -> None:
-    error = done.exception()
-    if error is None:
-        _answer(answered)
-    else:
-        _refuse(answered, error)
-
-
-def _answer(answered: _Answered) -> None:
-    for answer, result in answered:
-        if not answer.done():
-            answer.set_result(result)
-
-
-def _refuse(answered: _Answered, error: BaseException) -> None:
-    for answer, _ in answered:
-        reject(answer, error)
-
-
-def reject(answer: asyncio.Future[PublishResult], error: BaseException) -> None:
-    """Each caller raises an error of its own: one object would gather everybody's traceback."""
-    if not answer.done():
-        own = copy(error)
-        own.__cause__ = error.__cause__
-        answer.set_exception(own)

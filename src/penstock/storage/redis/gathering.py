@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.publishing import NewBatch, PublishResult, merge
 from penstock.errors import QueueFull
-from penstock.storage.gathering import reject
+from penstock.storage.answers import reject
 
 __all__ = ["Gathering"]
 

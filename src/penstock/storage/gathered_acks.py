@@ -1,0 +1,94 @@
+"""Acks that arrive together are stored together.
+
+As publishes do (`gathering`), those of one turn of the event loop share an event of the log. Each
+caller still gets its own outcomes, and its own refusal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from penstock.core.machine import Machine
+from penstock.core.outcome import Outcome
+from penstock.core.settling import Target, ack
+from penstock.errors import PenstockError
+from penstock.storage.answers import Answer, answer_when_committed, reject
+from penstock.storage.gathering import Committing
+
+__all__ = ["GatheredAcks"]
+
+
+class _Ack(NamedTuple):
+    targets: Sequence[Target]
+    waiting: asyncio.Future[list[Outcome]]
+
+
+class GatheredAcks:
+    """Collects acks, by subscription, and applies them at the end of the loop's turn.
+
+    The same message acked by two callers in one turn is done for both.
+    """
+
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        journal: Committing,
+        submit: Callable[[], asyncio.Future[None] | None],
+        now_ns: Callable[[], int],
+        on_acked: Callable[[str, str], bool],
+    ) -> None:
+        self._machine = machine
+        self._journal = journal
+        self._submit = submit
+        self._now_ns = now_ns
+        self._on_acked = on_acked  # whether somebody will come for what is free now
+        self._acks: dict[tuple[str, str], list[_Ack]] = {}
+        self.size = 0  # bytes that will be needed
+
+    def add(
+        self, queue: str, subscription: str, targets: Sequence[Target], size: int
+    ) -> asyncio.Future[list[Outcome]]:
+        """``size`` is what it takes in the log, at most."""
+        waiting: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._acks.setdefault((queue, subscription), []).append(_Ack(targets, waiting))
+        self.size += size
+        self._journal.before_commit(self.flush, size)
+        return waiting
+
+    def flush(self) -> None:
+        """Apply what has gathered. Every caller is answered, whatever happens to the others."""
+        gathered, self._acks = self._acks, {}
+        self.size = 0
+        answers: list[Answer[list[Outcome]]] = []
+        is_awaited = False
+        for (queue, subscription), acks in gathered.items():
+            present = [one for one in acks if not one.waiting.done()]
+            outcomes = self._ack(queue, subscription, present)
+            if outcomes:
+                answers += outcomes
+                is_awaited |= self._on_acked(queue, subscription)
+        if not answers:
+            return
+        if is_awaited:
+            # Who waited comes in the next turn. What they take is committed together with this.
+            loop = asyncio.get_running_loop()
+            loop.call_soon(answer_when_committed, self._submit, answers)
+        else:
+            answer_when_committed(self._submit, answers)
+
+    def _ack(self, queue: str, subscription: str, acks: list[_Ack]) -> list[Answer[list[Outcome]]]:
+        """For those that were accepted; the others have been told."""
+        targets = [target for one in acks for target in one.targets]
+        try:
+            outcomes = iter(ack(self._machine, queue, subscription, targets, self._now_ns()))
+        except PenstockError as exc:
+            if len(acks) > 1:
+                # One of them may be wrong. Nothing has changed, so each can be judged by itself.
+                return [found for one in acks for found in self._ack(queue, subscription, [one])]
+            for one in acks:
+                reject(one.waiting, exc)
+            return []
+        return [(one.waiting, [next(outcomes) for _ in one.targets]) for one in acks]

@@ -1,0 +1,95 @@
+"""Receives of one message that arrive together are decided and stored together.
+
+As publishes do (`gathering`), those of one turn of the event loop share an event of the log: one
+lease of several messages, of which each caller gets one. Who asks for more goes alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+from penstock.core.delivery import Handout, receive
+from penstock.core.machine import Machine
+from penstock.core.message import Delivery
+from penstock.storage.answers import answer_when_committed, reject
+from penstock.storage.gathering import Committing
+
+__all__ = ["GatheredReceives", "Wish"]
+
+
+class Wish:
+    """One message for one caller, who waits until ``decided``.
+
+    `handout` is what it was given, if anything, from the moment of that on: if the caller leaves
+    before it is answered, it has to be given back. `delivery` is that, if it was at hand.
+    """
+
+    __slots__ = ("decided", "delivery", "handout")
+
+    def __init__(self) -> None:
+        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.handout: Handout | None = None
+        self.delivery: Delivery | None = None
+
+
+class _Asked(NamedTuple):
+    queue: str
+    subscription: str
+    lease_seconds: float | None
+
+
+class GatheredReceives:
+    """Collects wishes that ask for the same, and grants them at the end of the loop's turn."""
+
+    def __init__(
+        self,
+        *,
+        machine: Machine,
+        journal: Committing,
+        submit: Callable[[], asyncio.Future[None] | None],
+        now_ns: Callable[[], int],
+        deliver_nowait: Callable[[Handout], list[Delivery] | None],
+    ) -> None:
+        self._machine = machine
+        self._journal = journal
+        self._submit = submit
+        self._now_ns = now_ns
+        self._deliver_nowait = deliver_nowait
+        self._wishes: dict[_Asked, list[Wish]] = {}
+        self.size = 0  # bytes that will be needed
+
+    def add(self, queue: str, subscription: str, lease_seconds: float | None, size: int) -> Wish:
+        """``size`` is what it takes in the log, at most."""
+        wish = Wish()
+        self._wishes.setdefault(_Asked(queue, subscription, lease_seconds), []).append(wish)
+        self.size += size
+        self._journal.before_commit(self.flush, size)
+        return wish
+
+    def flush(self) -> None:
+        """Grant what has gathered. Every caller is answered, whatever happens to the others."""
+        gathered, self._wishes = self._wishes, {}
+        self.size = 0
+        for asked, wishes in gathered.items():
+            present = [wish for wish in wishes if not wish.decided.done()]
+            try:
+                self._grant(asked, present)
+            except Exception as exc:
+                for wish in present:
+                    reject(wish.decided, exc)
+
+    def _grant(self, asked: _Asked, wishes: list[Wish]) -> None:
+        if not wishes:
+            return
+        queue, subscription, lease_seconds = asked
+        now_ns = self._now_ns()
+        handout = receive(self._machine, queue, subscription, len(wishes), lease_seconds, now_ns)
+        if handout is not None:
+            indexes = [index for run in handout.runs for index in range(*run)]
+            found = {one.index: one for one in self._deliver_nowait(handout) or ()}
+            for wish, index in zip(wishes, indexes, strict=False):  # there may be fewer messages
+                wish.handout = handout._replace(runs=[(index, index + 1)])
+                wish.delivery = found.get(index)
+        answer_when_committed(self._submit, [(wish.decided, None) for wish in wishes])
