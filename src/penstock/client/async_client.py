@@ -128,6 +128,10 @@ class AsyncClient:
             await settler.close()
         await self._transport.close()
 
+    async def cut_off(self) -> None:
+        """Let go of the connections at once: calls under way fail. `close` it all the same."""
+        await self._transport.close()
+
     def _open_transport(self) -> Transport:
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
