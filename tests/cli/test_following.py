@@ -192,6 +192,22 @@ def test_in_a_narrow_terminal_receipts_are_whole_and_bodies_are_cut(
     assert row.split()[-1].startswith("xxx")
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_in_the_narrowest_terminal_it_is_still_clear_what_is_meant(
+    penstock: Shell, queue: str, columns: int
+) -> None:
+    penstock.ok("publish", queue, "-m", "hello, it is me")
+    with terminal() as (ours, theirs):
+        for command in (["queue", "list"], ["stats", queue, "--once"], ["receive", queue]):
+            with running(penstock, *command, stdout=theirs, columns=columns) as process:
+                assert process.wait(_PATIENCE_SECONDS) == 0
+        shown = read_until(ours, b"hello").decode()
+    assert "queue-" in shown
+    assert "default" in shown
+    *_, row = shown.splitlines()
+    assert any(cell.count(".") == 2 for cell in row.split()), row
+
+
 @contextmanager
 def terminal() -> Iterator[tuple[int, int]]:
     """Our end of it, and that of a program."""
