@@ -65,6 +65,8 @@ def test_a_url_that_is_none_is_refused(url: Any) -> None:
         ("nack", (["2.0.1"],), {"reason": 5}),
         ("extend", (["2.0.1"], math.nan), {}),
         ("ack", (5,), {}),
+        ("ack", (None,), {}),
+        ("ack", ("",), {}),
         ("ack", (["\udcff"],), {}),
         ("publish", (None,), {}),
         ("publish", (bytearray(b"x"),), {}),
