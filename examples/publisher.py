@@ -14,7 +14,7 @@ from penstock.errors import QueueExists
 async def publish(options: argparse.Namespace) -> None:
     async with AsyncClient(
         options.url,
-        username=os.environ.get("PENSTOCK_USERNAME", "admin"),
+        username=os.environ.get("PENSTOCK_USER", "admin"),
         password=os.environ.get("PENSTOCK_PASSWORD", "adminpassword"),
     ) as client:
         with suppress(QueueExists):

@@ -126,7 +126,7 @@ class Subscriber:
 async def main(options: argparse.Namespace) -> None:
     async with AsyncClient(
         options.url,
-        username=os.environ.get("PENSTOCK_USERNAME", "admin"),
+        username=os.environ.get("PENSTOCK_USER", "admin"),
         password=os.environ.get("PENSTOCK_PASSWORD", "adminpassword"),
     ) as client:
         subscriber = Subscriber(client, options)

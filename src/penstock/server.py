@@ -30,7 +30,7 @@ from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
-__all__ = ["check_exposure", "run_server", "serve"]
+__all__ = ["check_exposure", "check_users", "run_server", "serve"]
 
 # The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
 # commit that needs several turns takes tens of milliseconds.
@@ -52,6 +52,24 @@ def check_exposure(settings: Settings) -> None:
         raise InvalidArgument(
             f"with default passwords the server listens on loopback only, not on {settings.host}: "
             "set PENSTOCK_USER_PASSWORD and PENSTOCK_ADMIN_PASSWORD"
+        )
+
+
+def check_users(settings: Settings) -> None:
+    """Raises `InvalidArgument` when one of the two cannot log in, or anybody can as one.
+
+    An empty value is mostly a variable that was to be filled in and was not.
+    """
+    for name in ("user_username", "user_password", "admin_username", "admin_password"):
+        if not getattr(settings, name).strip():
+            raise InvalidArgument(f"PENSTOCK_{name.upper()} is empty: set it, or leave it out")
+    names = (settings.user_username, settings.admin_username)
+    if any(":" in name for name in names):
+        raise InvalidArgument("a username holds a colon, which HTTP Basic cannot send: use another")
+    if names[0] == names[1]:
+        raise InvalidArgument(
+            f"user and admin are both called {names[0]!r}: set another PENSTOCK_USER_USERNAME or "
+            "PENSTOCK_ADMIN_USERNAME"
         )
 
 
@@ -109,6 +127,7 @@ async def serve(settings: Settings) -> None:
 
     Raises `InvalidArgument` when the address cannot be had, and what the store raises at start.
     """
+    check_users(settings)
     check_exposure(settings)
     listener = _listen(settings)
     log = RequestLog(settings.log_format)

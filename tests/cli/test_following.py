@@ -45,8 +45,10 @@ def running(
             process.kill()
 
 
-def interrupt(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    process.send_signal(signal.SIGINT)
+def interrupt(
+    process: subprocess.Popen[bytes], number: signal.Signals = signal.SIGINT
+) -> tuple[int, bytes]:
+    process.send_signal(number)
     assert process.stderr is not None
     said = process.stderr.read()
     return process.wait(_PATIENCE_SECONDS), said
@@ -92,7 +94,10 @@ def test_publish_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str
     assert penstock.ok("view", queue, "--body") == "first\nsecond, not yet complete\n"
 
 
-def test_a_load_that_is_interrupted_leaves_nothing_behind(penstock: Shell) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_load_that_is_interrupted_leaves_nothing_behind(
+    penstock: Shell, number: signal.Signals
+) -> None:
     def queues() -> list[str]:
         names = [one["name"] for one in penstock.json("queue", "list")]
         return [name for name in names if name.startswith("bench-")]
@@ -102,8 +107,19 @@ def test_a_load_that_is_interrupted_leaves_nothing_behind(penstock: Shell) -> No
         while not queues():
             assert time.monotonic() < until
             time.sleep(0.02)
-        assert interrupt(process) == (130, b"")
+        assert interrupt(process, number) == (130, b"")
     assert queues() == []
+
+
+def test_a_listener_whose_terminal_is_closed_takes_its_subscription_with_it(
+    penstock: Shell, queue: str
+) -> None:
+    with running(penstock, "listen", "--queue", queue) as process:
+        assert process.stderr is not None
+        assert b"listening" in process.stderr.readline()
+
+        assert interrupt(process, signal.SIGHUP) == (130, b"")
+    assert [one["name"] for one in penstock.json("sub", "list", queue)] == ["default"]
 
 
 def test_whoever_reads_may_go_away(penstock: Shell, queue: str) -> None:
@@ -190,6 +206,22 @@ def test_in_a_narrow_terminal_receipts_are_whole_and_bodies_are_cut(
     row = shown.splitlines()[-1]
     assert len(row.split()[-3].split(".")) == 3
     assert row.split()[-1].startswith("xxx")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_in_the_narrowest_terminal_it_is_still_clear_what_is_meant(
+    penstock: Shell, queue: str, columns: int
+) -> None:
+    penstock.ok("publish", queue, "-m", "hello, it is me")
+    with terminal() as (ours, theirs):
+        for command in (["queue", "list"], ["stats", queue, "--once"], ["receive", queue]):
+            with running(penstock, *command, stdout=theirs, columns=columns) as process:
+                assert process.wait(_PATIENCE_SECONDS) == 0
+        shown = read_until(ours, b"hello").decode()
+    assert "queue-" in shown
+    assert "default" in shown
+    *_, row = shown.splitlines()
+    assert any(cell.count(".") == 2 for cell in row.split()), row
 
 
 @contextmanager

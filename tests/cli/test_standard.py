@@ -103,3 +103,22 @@ def test_what_an_encoding_does_not_know_is_written_out(penstock: Shell) -> None:
         check=False,
     )
     assert done.stdout == b"\\u017c\n"
+
+
+def test_what_is_not_to_be_buffered_is_not() -> None:
+    # A handler of `penstock ingest run` may print, and -u or PYTHONUNBUFFERED shows it at once.
+    code = """
+import os
+from penstock.cli.standard import prepare_streams
+prepare_streams()
+print("at once")
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-u", "-c", code],
+        stdout=subprocess.PIPE,
+        timeout=_PATIENCE_SECONDS,
+        check=False,
+    )
+
+    assert done.stdout == b"at once\n"

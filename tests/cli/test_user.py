@@ -63,3 +63,10 @@ def test_wrong_usage_and_refusals(penstock: Shell, user: str) -> None:
         assert (result.exit_code, result.stderr.partition(":")[0]) == (1, "user_not_found")
     result = penstock("user", "set", "admin", "--rate-limit", "1")
     assert (result.exit_code, result.stderr.partition(":")[0]) == (1, "invalid_argument")
+
+
+def test_a_line_without_end_is_no_password(penstock: Shell) -> None:
+    result = penstock("user", "add", "endless", stdin="x" * 100_000)
+
+    assert result.exit_code == 2
+    assert "too long" in result.stderr

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from penstock.client import AsyncClient, Consumer, Delivery
-from penstock.errors import QueueNotFound
+from penstock.errors import InvalidArgument, QueueNotFound
 from tests.client.recorder import Recorder
 from tests.client.server import Server
 
@@ -120,3 +120,9 @@ async def test_it_goes_on_when_the_server_was_away(mortal: Server) -> None:
 
 async def _next(consumer: Consumer) -> Delivery:
     return await anext(consumer)
+
+
+async def test_a_consumer_that_was_not_entered_says_so(client: AsyncClient, queue: str) -> None:
+    with pytest.raises(InvalidArgument, match="async with"):
+        async for _ in client.consumer(queue):
+            pass

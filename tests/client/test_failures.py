@@ -43,6 +43,12 @@ async def test_a_server_that_is_not_there_is_unreachable_after_all_attempts() ->
             await client.publish("queue", [b"a"])
 
 
+async def test_https_where_there_is_none_says_what_to_use(server: Server) -> None:
+    async with AsyncClient(server.url.replace("http:", "https:"), retry=QUICK) as client:
+        with pytest.raises(Unreachable, match="use http://"):
+            await client.stats()
+
+
 async def test_an_answer_that_takes_too_long_is_unreachable(server: Server, queue: str) -> None:
     async with server.client(timeout_seconds=0.05, retry=QUICK) as client:
         client_wait = client._transport.request(

@@ -46,7 +46,10 @@ def test_an_option_with_which_every_call_would_hang_or_fail_is_refused(option: A
         AsyncClient(**option)
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://h:99999", 5, None, "localhost:8080"])
+@pytest.mark.parametrize(
+    "url",
+    ["http://[::1", "http://h:99999", "http://a..b", "http://xn--a.com", 5, None, "localhost:80"],
+)
 def test_a_url_that_is_none_is_refused(url: Any) -> None:
     with pytest.raises(InvalidArgument, match="use one like"):
         AsyncClient(url)
@@ -62,6 +65,8 @@ def test_a_url_that_is_none_is_refused(url: Any) -> None:
         ("nack", (["2.0.1"],), {"reason": 5}),
         ("extend", (["2.0.1"], math.nan), {}),
         ("ack", (5,), {}),
+        ("ack", (None,), {}),
+        ("ack", ("",), {}),
         ("ack", (["\udcff"],), {}),
         ("publish", (None,), {}),
         ("publish", (bytearray(b"x"),), {}),

@@ -137,3 +137,31 @@ async def test_nothing_was_sent_when_there_is_no_connection() -> None:
         with pytest.raises(CannotConnect) as caught:
             await pool.request(REQUEST, 10)
         assert isinstance(caught.value.__cause__, OSError)
+
+
+async def test_the_turn_of_a_call_that_was_cancelled_while_it_connected_goes_to_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(GOOD, limit=1) as (_, pool):
+        # Given one that connects, and one that waits for its turn
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+        connecting = asyncio.Event()
+
+        async def never(*args: object, **options: object) -> None:
+            connecting.set()
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(loop, "create_connection", never)
+        first = asyncio.create_task(pool.request(REQUEST, 10))
+        await connecting.wait()
+        second = asyncio.create_task(pool.request(REQUEST, 10))
+        await asyncio.sleep(0)
+        assert len(pool._waiting) == 1
+
+        # When the first gives up
+        monkeypatch.setattr(loop, "create_connection", connect)
+        first.cancel()
+
+        # Then the second goes on
+        assert (await asyncio.wait_for(second, 10)).body == b"ok"

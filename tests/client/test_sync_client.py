@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -47,7 +48,7 @@ def test_it_has_every_call_of_the_asynchronous_one() -> None:
     calls = {
         name: method
         for name, method in vars(AsyncClient).items()
-        if inspect.iscoroutinefunction(method) and not name.startswith("_")
+        if inspect.iscoroutinefunction(method) and not name.startswith("_") and name != "cut_off"
     }
 
     for name, method in calls.items():
@@ -121,3 +122,30 @@ def test_an_interrupted_call_is_given_up(server: Server, sync_queue: str) -> Non
 def test_both_clients_are_names_of_penstock() -> None:
     assert penstock.Client is Client
     assert penstock.AsyncClient is AsyncClient
+
+
+@pytest.mark.parametrize(
+    "call", ["publish('orders', [b'x'])", "ack('orders', ['2.0.1'])", "stats()"]
+)
+def test_an_interrupt_does_not_wait_for_a_server_that_does_not_answer(call: str) -> None:
+    # Given a server that takes connections and says nothing
+    code = (
+        "import sys; from penstock import Client\n"
+        "with Client(sys.argv[1], username='user', password='password') as client:\n"
+        f"    client.{call}\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        command = [sys.executable, "-c", code, f"http://127.0.0.1:{silent.getsockname()[1]}"]
+        with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(1000)
+
+                # When somebody is tired of waiting
+                process.send_signal(signal.SIGINT)
+
+                # Then it is over, long before the patience for an answer is
+                _, said = process.communicate(timeout=15)
+
+    assert said.endswith(b"KeyboardInterrupt\n")
+    assert b"never" not in said

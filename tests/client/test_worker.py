@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import random
@@ -429,3 +430,58 @@ async def test_a_signal_ends_a_program_after_what_it_is_doing(
     assert rest == b"done\nstopped\n"
     assert code == 0
     assert (await client.subscription_stats(queue)).acked == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "stubborn",
+    [
+        """
+async def handle(delivery):
+    print("began", flush=True)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            print("cancelled", flush=True)
+""",
+        """
+def handle(delivery):
+    print("began", flush=True)
+    threading.Event().wait()
+""",
+    ],
+)
+async def test_the_third_signal_kills_what_would_not_end(
+    server: Server, client: AsyncClient, queue: str, stubborn: str, number: signal.Signals
+) -> None:
+    await client.publish(queue, [b"x"])
+    program = f"""
+import asyncio, sys, threading
+from penstock.client import App
+app = App(sys.argv[1], username="user", password="password")
+{stubborn}
+app.worker(sys.argv[2])(handle)
+app.run()
+"""
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-c", program, server.url, queue], stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert await asyncio.wait_for(process.stdout.readline(), 10) == b"began\n"
+        sent = 0
+        while process.returncode is None:
+            assert sent < 200
+            process.send_signal(number)
+            sent += 1
+            with contextlib.suppress(TimeoutError):
+                # Two at the same moment would be one.
+                await asyncio.wait_for(process.wait(), 0.1)
+
+        assert process.returncode == -number
+        assert sent >= 3
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

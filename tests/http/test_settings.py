@@ -10,7 +10,7 @@ import pytest
 from pydantic import AliasChoices, ValidationError
 
 from penstock.errors import InvalidArgument
-from penstock.server import check_exposure
+from penstock.server import check_exposure, check_users
 from penstock.settings import Settings
 from tests.docs.page import table_in
 from tests.http.server import running
@@ -221,3 +221,22 @@ def test_the_page_has_every_setting_with_its_default_and_lightqs_name() -> None:
         others = [str(alias) for alias in aliases.choices[2:]]
         real[f"PENSTOCK_{name.upper()}"] = [default, others[0] if others else ""]
     assert stated == real
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"admin_password": ""},
+        {"user_password": " "},
+        {"user_username": ""},
+        {"admin_username": "a:b"},
+        {"admin_username": "user"},
+    ],
+)
+def test_users_that_anybody_or_nobody_can_log_in_as_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidArgument):
+        check_users(Settings.model_validate(given))
+
+
+def test_the_users_of_a_new_server_are_fine() -> None:
+    check_users(Settings())

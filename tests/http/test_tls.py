@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.client import Client, Retry, Unreachable
 from tests.http.server import running
 
 
@@ -28,3 +29,12 @@ def test_a_server_speaks_tls_with_a_certificate(tmp_path: Path, log: Path) -> No
         connection.request("GET", "/livez")
         assert connection.getresponse().status == 200
         connection.close()
+
+        # Our own client goes by the same, and says what to do where it is not trusted
+        with Client(server.url, tls=context, username="user", password="password") as client:
+            assert client.stats() == []
+        with (
+            Client(server.url, retry=Retry(attempts=1), username="user", password="x") as client,
+            pytest.raises(Unreachable, match=r"certificate is not trusted .* with the option tls"),
+        ):
+            client.stats()

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import signal
 import ssl
 import sys
+import threading
 import typing
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +33,7 @@ __all__ = ["Connection", "is_loopback", "with_client", "with_connection"]
 P = ParamSpec("P")
 
 _PANEL = "Connection"
+_ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 # What a new server has, and accepts on loopback alone.
 _DEFAULT_USER = "admin"
@@ -203,7 +206,25 @@ def _parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
 @contextmanager
 def _endings() -> Iterator[None]:
     try:
-        yield
+        with _interrupts():
+            yield
         sys.stdout.flush()
     except PenstockError as exc:
         exits.fail(exc)
+
+
+@contextmanager
+def _interrupts() -> Iterator[None]:
+    """To be ended, or to lose the terminal, is as good as Ctrl-C: what was made is taken back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    taken = [one for one in _ENDING_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
+    for one in taken:
+        # Passed on: whoever runs an event loop has a handler of its own for Ctrl-C.
+        signal.signal(one, lambda *_: signal.raise_signal(signal.SIGINT))
+    try:
+        yield
+    finally:
+        for one in taken:
+            signal.signal(one, signal.SIG_DFL)

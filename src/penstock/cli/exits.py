@@ -38,7 +38,7 @@ MEANINGS = {
     UNREACHABLE: "the server cannot be reached",
     STORE: "the data directory cannot be opened, read or written",
     DENIED: "the name, the password or the role does not allow it",
-    130: "interrupted",
+    130: "interrupted, by Ctrl-C, SIGTERM or the end of the terminal",
     141: "whoever read the output went away",
 }
 

@@ -156,12 +156,15 @@ async def _until_stopped() -> AsyncIterator[asyncio.Event]:
     """Signals set it, so that what was made can be taken back."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # Who started it may have had one ignored, as nohup does.
+    numbers = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in numbers:
         loop.add_signal_handler(number, stopped.set)
     try:
         yield stopped
     finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

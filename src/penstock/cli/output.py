@@ -44,6 +44,10 @@ _WIDE = 100_000
 _PREVIEW_CHARACTERS = 60
 # Columns of a terminal in which a line of a message has room for all there is.
 _ROOMY = 110
+# Below, the rest has none beside what is needed.
+_NARROW = 60
+# What gives way is to be recognised all the same.
+_LEAST_COLUMNS = 8
 _encoder = msgspec.json.Encoder()
 
 
@@ -89,7 +93,14 @@ def table(*columns: str, right: Sequence[str] = (), cut: Sequence[str] = ()) -> 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in columns:
         justify: Any = "right" if name in right else "left"
-        made.add_column(name, justify=justify, overflow="ellipsis", no_wrap=name not in cut)
+        gives_way = name in cut
+        made.add_column(
+            name,
+            justify=justify,
+            overflow="ellipsis",
+            no_wrap=not gives_way,
+            min_width=_LEAST_COLUMNS if gives_way else None,
+        )
     return made
 
 
@@ -129,6 +140,8 @@ def print_messages(messages: Sequence[Message], *, with_receipts: bool = False) 
         left_out.add("topic")
     if width < _ROOMY:
         left_out.add("id" if with_receipts else "created")
+    if width < _NARROW:
+        left_out |= {"id", "created", "size"}
     names = [name for name in columns if name not in left_out]
     shown = table(*names, right=("index", "size", "delivery"), cut=("topic", "body"))
     for message in messages:

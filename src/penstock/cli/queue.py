@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -22,6 +23,7 @@ from penstock.cli.output import (
     show,
     size,
     table,
+    terminal_width,
 )
 from penstock.core.config import QueueConfig
 from penstock.errors import QueueExists
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 _PAGE = 1000
+
+# Columns of the terminal below which a column of the list is left out.
+_FOR_ROOMY = {"created": 100, "subscriptions": 60, "dead letters": 45}
 
 app = typer.Typer(
     name="queue", help="Create, look at, alter and delete queues.", no_args_is_help=True
@@ -71,18 +76,21 @@ def list_queues(client: Client, as_json: AsJson = False) -> None:
     if as_json:
         print_json(queues)
         return
+    columns: dict[str, Callable[[QueueStats], str]] = {
+        "queue": lambda one: one.name,
+        "messages": lambda one: number(one.messages),
+        "size": lambda one: size(one.bytes),
+        "dead letters": lambda one: number(one.dead_letters),
+        "subscriptions": lambda one: number(len(one.subscriptions)),
+        "created": lambda one: moment(one.created_at),
+    }
+    for name, least_columns in _FOR_ROOMY.items():
+        if terminal_width() < least_columns:
+            del columns[name]
     numbers = ("messages", "size", "dead letters", "subscriptions")
-    shown = table("queue", *numbers, "created", right=numbers)
+    shown = table(*columns, right=numbers, cut=("queue",))
     for one in queues:
-        add_row(
-            shown,
-            one.name,
-            number(one.messages),
-            size(one.bytes),
-            number(one.dead_letters),
-            number(len(one.subscriptions)),
-            moment(one.created_at),
-        )
+        add_row(shown, *(cell(one) for cell in columns.values()))
     show(shown if queues else "There are no queues.")
 
 

@@ -51,14 +51,16 @@ def prepare_streams() -> None:
             os.open(os.devnull, mode)
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    encoding = sys.stdout.encoding if sys.stdout is not None else "utf-8"
+    encoding, is_unbuffered = "utf-8", False
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        encoding, is_unbuffered = sys.stdout.encoding, sys.stdout.write_through
     output = _Output(1, "w", closefd=False)
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding=encoding,
         # Of a message there may be anything, and not every terminal knows all of it.
         errors="backslashreplace",
-        line_buffering=output.isatty(),
+        line_buffering=is_unbuffered or output.isatty(),
     )
 
 

@@ -45,6 +45,8 @@ _OF_SUBSCRIPTION = (
 # Left out in a terminal of fewer columns.
 _FOR_ROOMY = ("size", "delayed", "held", "oldest", "state")
 _ROOMY = 115
+_FOR_MORE = ("in/s", "out/s", "acked/s")
+_NARROW = 75
 
 
 @with_client
@@ -102,10 +104,10 @@ def _look(client: Client, names: list[str] | None) -> list[QueueStats]:
 
 
 def _table(found: list[QueueStats], before: list[QueueStats] | None, seconds: float) -> Table:
+    width = terminal_width()
+    left_out = {*(_FOR_ROOMY if width < _ROOMY else ()), *(_FOR_MORE if width < _NARROW else ())}
     names = [
-        name
-        for name in (*_OF_QUEUE, "subscription", *_OF_SUBSCRIPTION)
-        if terminal_width() >= _ROOMY or name not in _FOR_ROOMY
+        name for name in (*_OF_QUEUE, "subscription", *_OF_SUBSCRIPTION) if name not in left_out
     ]
     numbers = {*_OF_QUEUE, *_OF_SUBSCRIPTION} - {"queue", "state"}
     shown = table(*names, right=tuple(numbers), cut=("queue", "subscription"))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
+# More than any server takes.
+_MOST_CHARACTERS = 10_000
+
 app = typer.Typer(name="user", help="Add, list, change and remove users.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The user's name or e-mail address.", metavar="USER")]
@@ -98,7 +101,9 @@ def _password() -> str:
     """Never an option: everybody on the machine could see it."""
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
-    password = sys.stdin.readline().rstrip("\r\n")
+    password = sys.stdin.readline(_MOST_CHARACTERS + 1).rstrip("\r\n")
+    if len(password) > _MOST_CHARACTERS:
+        exits.usage("the first line of standard input is too long for a password")
     if not password:
         exits.usage("there is no password: write it to standard input")
     return password

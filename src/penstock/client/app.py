@@ -60,7 +60,10 @@ class App:
         return declare
 
     def run(self) -> None:
-        """Work until SIGINT or SIGTERM, then finish what runs. A second signal cancels it."""
+        """Work until SIGINT or SIGTERM, then finish what runs. A second signal cancels it.
+
+        A third one kills the process, if a handler does not let itself be cancelled.
+        """
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
@@ -95,11 +98,24 @@ class App:
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    caught = []
+    caught: list[signal.Signals] = []
+    seen = 0
+
+    def catch() -> None:
+        nonlocal seen
+        seen += 1
+        stop()
+        if seen == 2:
+            # What does not end now never may: a third signal is to kill.
+            for number in caught:
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL)
+            caught.clear()
+
     for number in (signal.SIGINT, signal.SIGTERM):
         # Only a main thread may; elsewhere the caller has signals of its own.
         with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
-            loop.add_signal_handler(number, stop)
+            loop.add_signal_handler(number, catch)
             caught.append(number)
     try:
         yield

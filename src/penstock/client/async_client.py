@@ -128,6 +128,10 @@ class AsyncClient:
             await settler.close()
         await self._transport.close()
 
+    async def cut_off(self) -> None:
+        """Let go of the connections at once: calls under way fail. `close` it all the same."""
+        await self._transport.close()
+
     def _open_transport(self) -> Transport:
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
@@ -334,7 +338,9 @@ class AsyncClient:
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
         """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
-        return (await self.settler(queue, subscription).ack(targets))[0] if targets else []
+        if _are_none(targets):
+            return []
+        return (await self.settler(queue, subscription).ack(targets))[0]
 
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
@@ -352,7 +358,7 @@ class AsyncClient:
         reason: str = "",
     ) -> list[Outcome]:
         """Not done: deliver them again, after the backoff or ``delay_seconds``."""
-        if not targets:
+        if _are_none(targets):
             return []
         if delay_seconds is not None:
             check_seconds("delay_seconds", delay_seconds)
@@ -363,7 +369,9 @@ class AsyncClient:
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
         """Not begun with: they are ready again, and the delivery does not count."""
-        return (await self.settler(queue, subscription).give_back(targets))[0] if targets else []
+        if _are_none(targets):
+            return []
+        return (await self.settler(queue, subscription).give_back(targets))[0]
 
     async def extend(
         self,
@@ -373,8 +381,9 @@ class AsyncClient:
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[Outcome]:
         """Still at it: the leases end ``seconds`` from now."""
-        settler = self.settler(queue, subscription)
-        return (await settler.extend(targets, seconds))[0] if targets else []
+        if _are_none(targets):
+            return []
+        return (await self.settler(queue, subscription).extend(targets, seconds))[0]
 
     def settler(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> Settler:
         """For those who settle without waiting for the answer. Call it inside the event loop."""
@@ -479,6 +488,11 @@ class AsyncClient:
     async def remove_user(self, username: str) -> None:
         """It is refused from then on, and called back no more. Raises `UserNotFound`."""
         await self._calls.tell("DELETE", paths.user_path(username))
+
+
+def _are_none(targets: Sequence[Target]) -> bool:
+    """Whether nothing has to be sent. (What is no list is left for others to refuse.)"""
+    return not targets and isinstance(targets, Sequence) and not isinstance(targets, str)
 
 
 def _settings(

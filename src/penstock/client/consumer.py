@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from penstock.client.arguments import check_count, check_seconds
 from penstock.client.errors import ServerFailed, TooManyRequests, Unreachable
 from penstock.client.leases import Leases
 from penstock.client.message import Delivery
@@ -50,10 +51,9 @@ class Consumer:
         wait_seconds: float,
         rng: random.Random,
     ) -> None:
-        if limit < 1:
-            raise InvalidArgument(f"prefetch is {limit}: use 1 or more")
-        if not lease_seconds > 0:
-            raise InvalidArgument(f"lease_seconds is {lease_seconds}: use a number above 0")
+        check_count("prefetch", limit)
+        check_seconds("lease_seconds", lease_seconds, least=0.001)
+        check_seconds("wait_seconds", wait_seconds)
         self._client = client
         self._queue = queue
         self._subscription = subscription
@@ -102,6 +102,11 @@ class Consumer:
 
     async def take(self) -> Delivery | None:
         """The next delivery; None once it was stopped."""
+        if self._fetching is None:
+            # Nobody fetches: it would wait for ever.
+            raise InvalidArgument(
+                "the consumer was not entered: async with client.consumer(...) as consumer"
+            )
         while True:
             while self._ready:
                 delivery = self._ready.popleft()

@@ -86,9 +86,12 @@ class Pool:
                 _, connection = await asyncio.get_running_loop().create_connection(
                     Connection, self._host, self._port, ssl=self._tls
                 )
-        except (OSError, TimeoutError) as exc:
+        except BaseException as exc:
+            # Whatever it was, also if this call was cancelled: others may have its turn.
             self._wake_one()
-            raise CannotConnect from exc
+            if isinstance(exc, OSError):
+                raise CannotConnect from exc
+            raise
         finally:
             self._opening -= 1
         return connection

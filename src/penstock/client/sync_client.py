@@ -103,6 +103,7 @@ class Client:
         self._loop: asyncio.AbstractEventLoop
         self._lock = threading.Lock()
         self._is_closed = False
+        self._has_no_time = False
         self._ending: asyncio.Task[None] | None = None
         self._process = os.getpid()
         # The loop is made there, too: one that an interrupt left half made would complain later.
@@ -123,6 +124,9 @@ class Client:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if kind is not None and not issubclass(kind, Exception):
+            # Interrupted: nobody is to wait for a server that does not answer.
+            self._has_no_time = True
         self.close()
 
     def close(self) -> None:
@@ -154,11 +158,14 @@ class Client:
 
     async def _finish(self) -> None:
         try:
+            if self._has_no_time:
+                await self._client.cut_off()
+                for task in self._others():
+                    task.cancel()
             await self._client.close()
             # Calls that were interrupted, and those of other threads: without a connection they
             # end.
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            if others:
+            if others := self._others():
                 _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
                 for task in late:
                     task.cancel()
@@ -166,6 +173,9 @@ class Client:
                     await asyncio.wait(late)
         finally:
             self._loop.stop()
+
+    def _others(self) -> set[asyncio.Task[Any]]:
+        return asyncio.all_tasks() - {self._ending}
 
     @property
     def url(self) -> str:

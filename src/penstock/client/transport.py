@@ -211,6 +211,7 @@ def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
 def _base(url: str) -> str:
     try:
         parsed = URL(url)
+        (parsed.host or "").encode("idna")
     except (ValueError, TypeError) as exc:
         raise InvalidArgument(f"the url is {url!r} ({exc}): use one like {_EXAMPLE}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
