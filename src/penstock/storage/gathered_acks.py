@@ -83,7 +83,7 @@ class GatheredAcks:
         """For those that were accepted; the others have been told."""
         targets = [target for one in acks for target in one.targets]
         try:
-            outcomes = iter(ack(self._machine, queue, subscription, targets, self._now_ns()))
+            outcomes = ack(self._machine, queue, subscription, targets, self._now_ns())
         except PenstockError as exc:
             if len(acks) > 1:
                 # One of them may be wrong. Nothing has changed, so each can be judged by itself.
@@ -91,4 +91,10 @@ class GatheredAcks:
             for one in acks:
                 reject(one.waiting, exc)
             return []
-        return [(one.waiting, [next(outcomes) for _ in one.targets]) for one in acks]
+        answers = []
+        start = 0
+        for one in acks:
+            stop = start + len(one.targets)
+            answers.append((one.waiting, outcomes[start:stop]))
+            start = stop
+        return answers
