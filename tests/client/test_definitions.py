@@ -98,6 +98,17 @@ async def test_a_subscription_is_altered_sought_paused_resumed_and_deleted(
     assert [one.name for one in await client.subscriptions(queue)] == ["default"]
 
 
+async def test_a_queue_is_made_by_whoever_comes_first(client: AsyncClient, queue: str) -> None:
+    found = await client.ensure_queue(queue)
+    made = await client.ensure_queue(f"{queue}-new", max_messages=7)
+    again = await client.ensure_queue(f"{queue}-new", max_messages=7)
+
+    assert found.name == queue
+    assert made == again
+    with pytest.raises(QueueExists):
+        await client.ensure_queue(f"{queue}-new", max_messages=8)
+
+
 async def test_a_subscription_is_made_by_whoever_comes_first(
     client: AsyncClient, queue: str
 ) -> None:

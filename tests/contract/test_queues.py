@@ -25,6 +25,20 @@ async def test_a_new_queue_is_empty_and_has_its_default_subscription(broker: Bro
     assert [subscription.name for subscription in stats.subscriptions] == ["default"]
 
 
+async def test_a_queue_can_be_made_unless_it_is_there(broker: Broker) -> None:
+    assert await broker.ensure_queue("jobs", max_messages=10)
+    assert not await broker.ensure_queue("jobs", max_messages=10)
+    assert not await broker.ensure_queue("jobs")
+    with pytest.raises(QueueExists, match="another max_messages"):
+        await broker.ensure_queue("jobs", max_messages=11, fifo=False)
+    assert not await broker.ensure_queue("jobs", QueueConfig(max_messages=10))
+    with pytest.raises(QueueExists, match="another max_messages"):
+        await broker.ensure_queue("jobs", QueueConfig())
+    with pytest.raises(InvalidArgument):
+        await broker.ensure_queue("jobs", color="red")
+    assert (await broker.queue_stats("jobs")).config == QueueConfig(max_messages=10)
+
+
 async def test_a_queue_keeps_the_settings_it_was_made_with(world: World, broker: Broker) -> None:
     await broker.create_queue("jobs", fifo=True, max_messages=10, retention_messages=5)
     stats = await broker.queue_stats("jobs")

@@ -101,7 +101,9 @@ def test_what_a_batch_has_not_moved_yet_is_left_for_later(
             raise KeyboardInterrupt
         move_to(self, target)
 
-    moves = landing.staged("bronze", "index")
+    # They are moved in this order.
+    staged = landing.staged("bronze", "index")
+    moves = sorted(staged, key=lambda move: move.path, reverse=True)
     with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
         patch.setattr(Place, "move_to", crash)
         landing.land({"orders": 40}, moves)

@@ -9,6 +9,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
+
 from penstock.broker.arguments import (
     check_ids,
     check_names,
@@ -36,7 +38,7 @@ from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import QueueStats
-from penstock.errors import InvalidArgument, MessageNotFound
+from penstock.errors import InvalidArgument, MessageNotFound, QueueExists
 from penstock.storage import base
 from penstock.storage.base import Store
 from penstock.storage.block import Chunk
@@ -115,6 +117,27 @@ class Broker:
         await self._define(
             base.CreateQueue(queue=name, config=make_config(QueueConfig, config, settings))
         )
+
+    async def ensure_queue(
+        self, name: str, config: QueueConfig | None = None, **settings: Any
+    ) -> bool:
+        """As `create_queue`, if it is absent; whether it was. One that is there stays as it is.
+
+        Raises `QueueExists` when that one has other values for these settings.
+        """
+        try:
+            await self.create_queue(name, config, **settings)
+        except QueueExists:
+            wanted = settings if config is None else msgspec.structs.asdict(config)
+            found = (await self.queue_stats(name)).config
+            other = [key for key, value in wanted.items() if getattr(found, key) != value]
+            if other:
+                raise QueueExists(
+                    f"queue {name!r} is there, with another {', '.join(other)}: alter it, or leave "
+                    "these settings out"
+                ) from None
+            return False
+        return True
 
     async def alter_queue(self, name: str, **settings: Any) -> None:
         check_names(name)

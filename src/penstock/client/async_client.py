@@ -150,6 +150,16 @@ class AsyncClient:
         body = {"name": name, **_settings(config, settings)}
         return await self._calls.ask("POST", paths.QUEUES, QueueStats, body)
 
+    async def ensure_queue(
+        self, /, name: str, config: QueueConfig | None = None, **settings: Any
+    ) -> QueueStats:
+        """As `create_queue`, if it is absent. One that is there is answered as it is.
+
+        Raises `QueueExists` when that one has other values for these settings.
+        """
+        path, body = paths.queue_path(name), _settings(config, settings)
+        return await self._calls.ask("PUT", path, QueueStats, body, is_repeatable=True)
+
     async def alter_queue(self, /, name: str, **settings: Any) -> None:
         await self._calls.tell("PATCH", paths.queue_path(name), settings)
 

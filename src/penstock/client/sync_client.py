@@ -182,6 +182,7 @@ class Client:
         return self._client.url
 
     create_queue = _sync(AsyncClient.create_queue)
+    ensure_queue = _sync(AsyncClient.ensure_queue)
     alter_queue = _sync(AsyncClient.alter_queue)
     delete_queue = _sync(AsyncClient.delete_queue)
     purge_queue = _sync(AsyncClient.purge_queue)

@@ -135,6 +135,7 @@ STORY: dict[str, list[Step]] = {
         Step("POST", "/v1/queues", {"name": "{{queue}}"}),
         Step("GET", "/v1/queues", values={"limit": "10"}),
         Step("GET", "/v1/queues/{queue}"),
+        Step("PUT", "/v1/queues/{queue}"),
         Step("PATCH", "/v1/queues/{queue}", {"max_messages": 100_000}),
         Step("GET", "/v1/stats"),
         Step("POST", _READERS, {"name": "{{subscription}}", "start": "earliest"}),

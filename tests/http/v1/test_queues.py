@@ -52,6 +52,26 @@ def test_what_is_wrong_with_a_new_queue_is_named(
     assert named in reply.json["detail"]
 
 
+def test_a_queue_is_made_by_whoever_comes_first(api: Api) -> None:
+    path = "/v1/queues/ensured"
+
+    first = api.call("PUT", path, {"max_messages": 5})
+    second = api.call("PUT", path, {"max_messages": 5})
+    third = api.send("PUT", path)
+    other = api.call("PUT", path, {"max_messages": 6, "fifo": True})
+
+    assert [first.status, second.status, third.status] == [201, 200, 200]
+    assert first.json["config"]["max_messages"] == third.json["config"]["max_messages"] == 5
+    assert (other.status, other.json["code"]) == (409, "queue_exists")
+    assert "another fifo, max_messages" in other.json["detail"]
+
+
+def test_a_queue_that_cannot_be_is_not_ensured_either(api: Api) -> None:
+    assert api.call("PUT", "/v1/queues/bad.name").json["code"] == "invalid_name"
+    assert api.call("PUT", "/v1/queues/orders-dlq").json["code"] == "reserved_queue"
+    assert api.call("PUT", "/v1/queues/q", {"color": "red"}).status == 400
+
+
 def test_altering_a_queue_leaves_alone_what_is_absent(api: Api, queue: str) -> None:
     api.call("PATCH", queue, {"max_messages": 7})
 

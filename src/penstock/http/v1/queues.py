@@ -56,6 +56,7 @@ class Queues:
             Route("GET", "/v1/queues", self.list, operation=_LIST),
             Route("GET", "/v1/stats", self.stats, operation=_STATS),
             Route("POST", "/v1/queues", self.create, admin, operation=_CREATE),
+            Route("PUT", one, self.ensure, admin, operation=_ENSURE),
             Route("PATCH", one, self.alter, admin, operation=_ALTER),
             Route("DELETE", one, self.delete, admin, operation=_DELETE),
             Route("POST", f"{one}/purge", self.purge, admin, operation=_PURGE),
@@ -76,6 +77,14 @@ class Queues:
         new = await read_form(request, _new_queue)
         await self._broker.create_queue(new.name, QueueConfig(**settings_of(new, QueueConfig)))
         return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
+
+    async def ensure(self, request: IncomingRequest) -> Response:
+        """Whoever comes first makes it; others find it as they would have made it."""
+        name = path_value(request, "queue")
+        settings = settings_of(await read_form(request, _changes), QueueConfig)
+        is_new = await self._broker.ensure_queue(name, **settings)
+        status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
+        return answer(status, await self._broker.queue_stats(name))
 
     async def show(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, await self._broker.queue_stats(path_value(request, "queue")))
@@ -110,6 +119,18 @@ _CREATE = Operation(
     gives(QueueStats, "The queue as it is now.", 201),
     body=form(NewQueueJson),
     errors=(*OF_QUEUE, InvalidName, QueueExists, ReservedQueue),
+)
+_ENSURE = Operation(
+    "Create a queue if it is not there",
+    _TAG,
+    (
+        *gives(QueueStats, "It was there, with these settings."),
+        *gives(QueueStats, "It was made.", 201),
+    ),
+    IN_QUEUE,
+    form(QueueChangesJson, required=False),
+    (*OF_QUEUE, InvalidName, QueueExists, ReservedQueue),
+    "Of one that is there, settings that are absent may have any value.",
 )
 _SHOW = Operation(
     "Look at a queue", _TAG, gives(QueueStats, "The queue."), IN_QUEUE, None, OF_QUEUE
