@@ -185,6 +185,13 @@ WRONG: dict[str, list[WrongCalls]] = {
             lambda b, v: b.create_queue("new", QueueConfig(**v)),
         ),
     ],
+    "ensure_queue": [
+        each(NOT_NAMES, lambda b, v: b.ensure_queue(v)),
+        each((5, {"fifo": True}, QueueConfig), lambda b, v: b.ensure_queue("new", v)),
+        each((5, {"fifo": True}, QueueConfig), lambda b, v: b.ensure_queue(QUEUE, v)),
+        settings(QUEUE_SETTINGS, lambda b, v: b.ensure_queue("new", **v)),
+        settings(QUEUE_SETTINGS, lambda b, v: b.ensure_queue(QUEUE, **v)),
+    ],
     "alter_queue": [
         each(NOT_NAMES, lambda b, v: b.alter_queue(v, max_messages=1)),
         settings(QUEUE_SETTINGS, lambda b, v: b.alter_queue(QUEUE, **v)),
