@@ -163,3 +163,20 @@ def test_the_simulated_disk_forgets_what_was_not_synced() -> None:
             log.commit()
         outcomes.add(len(payloads(files.crash())))
     assert {0, 1, 2} <= outcomes
+
+
+def test_what_was_synced_on_demand_survives_also_in_segments_that_had_ended() -> None:
+    for seed in range(50):
+        # Given a log that syncs nothing by itself, and a few segments of it
+        files = SimulatedFiles(random.Random(seed))
+        log = open_log(files, sync_mode=SyncMode.NEVER, segment_bytes=1024)
+        expected = [b"%d" % number * 600 for number in range(5)]
+        for payload in expected:
+            log.append(KIND, payload)
+            log.commit()
+        # When it is synced, and more is written
+        log.sync()
+        log.append(KIND, b"later")
+        log.commit()
+        # Then a power loss takes nothing from before that
+        assert payloads(files.crash())[:5] == expected, f"seed {seed}"

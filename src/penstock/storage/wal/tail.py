@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
 from typing import NamedTuple
 
@@ -143,6 +144,10 @@ class Tail:
     def sync(self) -> None:
         """Make all that was written durable."""
         if self.synced < self.written:
+            # Where nothing is synced by itself, neither was a segment that has come to its end.
+            for ended in range(segment_of(self.synced), self.space.segment):
+                with suppress(FileNotFoundError):  # retention has removed it
+                    self._sync_ended(ended)
             self._active.sync()
             self.synced = self.written
 
@@ -260,6 +265,13 @@ class Tail:
             file.sync()
             self.synced = self.written
         file.close()
+
+    def _sync_ended(self, number: int) -> None:
+        file = self._files.open(file_name(number))
+        try:
+            file.sync()
+        finally:
+            file.close()
 
     def _sync_segment(self, number: int) -> None:
         name = file_name(number)
