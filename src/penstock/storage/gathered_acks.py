@@ -45,6 +45,7 @@ class GatheredAcks:
         self._submit = submit
         self._now_ns = now_ns
         self._on_acked = on_acked  # whether somebody will come for what is free now
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._acks: dict[tuple[str, str], list[_Ack]] = {}
         self.size = 0  # bytes that will be needed
 
@@ -52,7 +53,10 @@ class GatheredAcks:
         self, queue: str, subscription: str, targets: Sequence[Target], size: int
     ) -> asyncio.Future[list[Outcome]]:
         """``size`` is what it takes in the log, at most."""
-        waiting: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        if self._loop is None:
+            # Asked once: it costs a system call.
+            self._loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[list[Outcome]] = self._loop.create_future()
         self._acks.setdefault((queue, subscription), []).append(_Ack(targets, waiting))
         self.size += size
         self._journal.before_commit(self.flush, size)
@@ -74,8 +78,8 @@ class GatheredAcks:
             return
         if is_awaited:
             # Who waited comes in the next turn. What they take is committed together with this.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(answer_when_committed, self._submit, answers)
+            assert self._loop is not None
+            self._loop.call_soon(answer_when_committed, self._submit, answers)
         else:
             answer_when_committed(self._submit, answers)
 

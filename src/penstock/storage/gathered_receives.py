@@ -28,8 +28,8 @@ class Wish:
 
     __slots__ = ("decided", "delivery", "handout")
 
-    def __init__(self) -> None:
-        self.decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def __init__(self, decided: asyncio.Future[None]) -> None:
+        self.decided = decided
         self.handout: Handout | None = None
         self.delivery: Delivery | None = None
 
@@ -57,12 +57,16 @@ class GatheredReceives:
         self._submit = submit
         self._now_ns = now_ns
         self._deliver_nowait = deliver_nowait
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._wishes: dict[_Asked, list[Wish]] = {}
         self.size = 0  # bytes that will be needed
 
     def add(self, queue: str, subscription: str, lease_seconds: float | None, size: int) -> Wish:
         """``size`` is what it takes in the log, at most."""
-        wish = Wish()
+        if self._loop is None:
+            # Asked once: it costs a system call.
+            self._loop = asyncio.get_running_loop()
+        wish = Wish(self._loop.create_future())
         self._wishes.setdefault(_Asked(queue, subscription, lease_seconds), []).append(wish)
         self.size += size
         self._journal.before_commit(self.flush, size)
