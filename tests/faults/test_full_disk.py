@@ -191,7 +191,7 @@ async def test_a_checkpoint_whose_space_was_taken_by_others_leaves_the_store_int
         # When a publish takes it just before a checkpoint begins a new segment
         def publish() -> None:
             store.publish("orders", prepare([bytes(2500)]))
-            store._gathering.flush()
+            store._publishes.flush()
 
         committers[0].then = publish
         with pytest.raises(DiskFull):

@@ -35,8 +35,8 @@ from penstock.storage import base
 from penstock.storage.block import Chunk
 from penstock.storage.defining import Defining
 from penstock.storage.gathered_acks import GatheredAcks
+from penstock.storage.gathered_publishes import GatheredPublishes
 from penstock.storage.gathered_receives import GatheredReceives, Wish
-from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 from penstock.storage.reader import MessageReader
 from penstock.storage.settlements import count_targets, settle_all
@@ -64,7 +64,7 @@ class EmbeddedStore:
         self._clock = clock
         self._reader = MessageReader(journal)
         self._waiters = Waiters()
-        self._gathering = Gathering(
+        self._publishes = GatheredPublishes(
             machine=machine,
             journal=journal,
             submit=self.submit,
@@ -149,18 +149,18 @@ class EmbeddedStore:
         # Each row of its events has the topic of a message at most, beside what all rows have.
         is_told = self.machine.is_observed
         overhead = batch.size + _ROW_BYTES * len(batch.bodies) if is_told else 0
-        if self._journal.has_room(self._gathering.size + batch.size + overhead):
-            return self._gathering.add(queue, batch, overhead=overhead)
+        if self._journal.has_room(self._publishes.size + batch.size + overhead):
+            return self._publishes.add(queue, batch, overhead=overhead)
         return self._publish_when_there_is_room(queue, batch, overhead)
 
     async def _publish_when_there_is_room(
         self, queue: str, batch: NewBatch, overhead: int
     ) -> PublishResult:
         size = batch.size + overhead
-        while not self._journal.has_room(self._gathering.size + size):
+        while not self._journal.has_room(self._publishes.size + size):
             # Others may take what there is while this one waits, so it looks again.
-            await self._journal.make_room(self._gathering.size + size)
-        return await self._gathering.add(queue, batch, overhead=overhead)
+            await self._journal.make_room(self._publishes.size + size)
+        return await self._publishes.add(queue, batch, overhead=overhead)
 
     def _on_acked(self, queue: str, subscription: str) -> bool:
         machine = self.machine

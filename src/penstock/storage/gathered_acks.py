@@ -1,7 +1,7 @@
 """Acks that arrive together are stored together.
 
-As publishes do (`gathering`), those of one turn of the event loop share an event of the log. Each
-caller still gets its own outcomes, and its own refusal.
+As publishes do (`gathered_publishes`), those of one turn of the event loop share an event of the
+log. Each caller still gets its own outcomes, and its own refusal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.core.outcome import Outcome
 from penstock.core.settling import Target, ack
 from penstock.errors import PenstockError
 from penstock.storage.answers import Answer, answer_when_committed, reject
-from penstock.storage.gathering import Committing
+from penstock.storage.journal import MessageJournal
 
 __all__ = ["GatheredAcks"]
 
@@ -35,7 +35,7 @@ class GatheredAcks:
         self,
         *,
         machine: Machine,
-        journal: Committing,
+        journal: MessageJournal,
         submit: Callable[[], asyncio.Future[None] | None],
         now_ns: Callable[[], int],
         on_acked: Callable[[str, str], bool],

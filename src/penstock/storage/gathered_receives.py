@@ -1,7 +1,7 @@
 """Receives of one message that arrive together are decided and stored together.
 
-As publishes do (`gathering`), those of one turn of the event loop share an event of the log: one
-lease of several messages, of which each caller gets one. Who asks for more goes alone.
+As publishes do (`gathered_publishes`), those of one turn of the event loop share an event of the
+log: one lease of several messages, of which each caller gets one. Who asks for more goes alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.core.delivery import Handout, receive
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
 from penstock.storage.answers import answer_when_committed, reject
-from penstock.storage.gathering import Committing
+from penstock.storage.journal import MessageJournal
 
 __all__ = ["GatheredReceives", "Wish"]
 
@@ -47,7 +47,7 @@ class GatheredReceives:
         self,
         *,
         machine: Machine,
-        journal: Committing,
+        journal: MessageJournal,
         submit: Callable[[], asyncio.Future[None] | None],
         now_ns: Callable[[], int],
         deliver_nowait: Callable[[Handout], list[Delivery] | None],

@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Protocol
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
 from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
 from penstock.core.queue import Queue
 from penstock.storage.answers import Answer, answer_when_committed, reject
+from penstock.storage.journal import MessageJournal
 
-__all__ = ["Committing", "Gathering"]
-
-
-class Committing(Protocol):
-    @property
-    def durability(self) -> str: ...
-
-    def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        """Call it, once, when all that comes together is there: it will append ``size`` more."""
-        ...
+__all__ = ["GatheredPublishes"]
 
 
 class _Group:
@@ -42,14 +33,14 @@ class _Group:
         self.size = 0
 
 
-class Gathering:
+class GatheredPublishes:
     """Collects calls and publishes them at the end of the loop's turn."""
 
     def __init__(
         self,
         *,
         machine: Machine,
-        journal: Committing,
+        journal: MessageJournal,
         submit: Callable[[], asyncio.Future[None] | None],
         now_ns: Callable[[], int],
         on_published: Callable[[str, int], bool],
