@@ -149,22 +149,24 @@ async def test_it_goes_in_one_batch_with_others(broker: Broker, queue: str) -> N
 
 
 @pytest.mark.within_one_life
+@pytest.mark.parametrize("turns", [1, 2, 3])
 async def test_a_receive_that_is_cancelled_has_not_happened(
-    world: World, broker: Broker, queue: str
+    world: World, broker: Broker, queue: str, turns: int
 ) -> None:
     await broker.publish(queue, [b"a", b"b", b"c"])
     store = world.store
     receiving = asyncio.ensure_future(store.receive(queue, "default", 2))
-    await asyncio.sleep(0)  # they are leased, and wait for the disk, if there is one
+    for _ in range(turns):  # nothing is decided; or they are leased, and wait for the disk
+        await asyncio.sleep(0)
     was_done = receiving.done()
     receiving.cancel()
     await asyncio.gather(receiving, return_exceptions=True)
 
     deliveries = await broker.receive(queue, limit=3)
 
-    if was_done:  # in memory there is nothing to wait for
+    if was_done:
         assert bodies(deliveries) == [b"c"]
     else:
         assert bodies(deliveries) == [b"a", b"b", b"c"]
         assert [delivery.deliveries for delivery in deliveries] == [1, 1, 1]
-        assert (await world.stats()).returned == 2
+        assert (await world.stats()).returned in (0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from penstock.core import events as ev
@@ -14,7 +15,7 @@ from penstock.core.runs import Run, cut
 from penstock.core.subscription import Subscription
 from penstock.errors import MessageNotFound, NotLeased
 
-__all__ = ["Handout", "ask_again", "poll", "receive"]
+__all__ = ["Handout", "Want", "ask_again", "poll", "receive", "receive_each"]
 
 
 class Handout(NamedTuple):
@@ -25,6 +26,16 @@ class Handout(NamedTuple):
     epoch: int
     deadline_ns: int | None
     counts: dict[int, int]  # deliveries of those that were delivered before, this one included
+
+
+class Want(NamedTuple):
+    """How many messages somebody asks for.
+
+    With `most_bytes` they have about that many bytes at most, but it is one message at least.
+    """
+
+    limit: int
+    most_bytes: int | None = None
 
 
 def receive(
@@ -38,23 +49,67 @@ def receive(
 ) -> Handout | None:
     """Lease the next messages, by priority and then index; None if there is nothing now.
 
-    ``lease_seconds`` overrides the subscription's own. With ``most_bytes`` they have about that
-    many bytes at most, but it is one message at least.
+    ``lease_seconds`` overrides the subscription's own.
+    """
+    wants = [Want(limit, most_bytes)]
+    handout, _ = receive_each(machine, queue_name, name, wants, lease_seconds, now_ns)
+    return handout
+
+
+def receive_each(
+    machine: Machine,
+    queue_name: str,
+    name: str,
+    wants: Sequence[Want],
+    lease_seconds: float | None,
+    now_ns: int,
+) -> tuple[Handout | None, list[list[Run]]]:
+    """The same for several who ask at once, as one delivery: all of it, and the share of each.
+
+    Who comes first has the first messages. Those who come when nothing is left have no share.
     """
     subscription = machine.subscription(queue_name, name)
-    check_whole("limit", limit, 1)
+    for want in wants:
+        check_whole("limit", want.limit, 1)
     if lease_seconds is not None:
         check_seconds("lease_seconds", lease_seconds)
     _settle_what_is_due(machine, subscription, now_ns)
-    if subscription.config.paused:
-        return None
-    room = subscription.room
-    runs = subscription.ready_runs(min(limit, room)) if room > 0 else []
-    if not runs:
-        return None
-    if most_bytes is not None:
-        runs = _within(subscription.queue, runs, most_bytes)
-    return _lease(machine, subscription, runs, lease_seconds, now_ns)
+    room = 0 if subscription.config.paused else subscription.room
+    total = min(room, sum(want.limit for want in wants))
+    ready = subscription.ready_runs(total) if total > 0 else []
+    if not ready:
+        return None, []
+    shares = _shares(subscription.queue, ready, wants)
+    runs = cut(ready, sum(stop - start for share in shares for start, stop in share))
+    return _lease(machine, subscription, runs, lease_seconds, now_ns), shares
+
+
+def _shares(queue: Queue, runs: list[Run], wants: Sequence[Want]) -> list[list[Run]]:
+    left = runs[::-1]
+    shares: list[list[Run]] = []
+    for limit, most_bytes in wants:
+        share = _take(left, limit)
+        if not share:
+            break
+        if most_bytes is not None:
+            fitting = _within(queue, share, most_bytes)
+            left += reversed(share)
+            share = _take(left, sum(stop - start for start, stop in fitting))
+        shares.append(share)
+    return shares
+
+
+def _take(left: list[Run], limit: int) -> list[Run]:
+    """The next indexes, up to that many, of runs of which the next is the last."""
+    taken: list[Run] = []
+    while left and limit > 0:
+        start, stop = left.pop()
+        end = min(stop, start + limit)
+        taken.append((start, end))
+        limit -= end - start
+        if end < stop:
+            left.append((end, stop))
+    return taken
 
 
 def _within(queue: Queue, runs: list[Run], most_bytes: int) -> list[Run]:

@@ -15,7 +15,7 @@ from penstock.core import (
     settling,
 )
 from penstock.core.callback import CallbackTarget, News
-from penstock.core.config import check_seconds
+from penstock.core.config import check_seconds, check_whole
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
@@ -55,7 +55,7 @@ _ROW_BYTES = 256
 class EmbeddedStore:
     """Runs on one event loop. Commands are decided and applied without a pause, then committed.
 
-    Publishes, acks and receives of one message are so at the end of the loop's turn, with others.
+    Publishes, receives and acks are so at the end of the loop's turn, with others.
     """
 
     def __init__(self, *, machine: Machine, journal: MessageJournal, clock: Clock) -> None:
@@ -179,22 +179,20 @@ class EmbeddedStore:
         most_bytes: int | None = None,
     ) -> list[Delivery]:
         size = self._admit()
-        if type(limit) is int and limit == 1:
-            if lease_seconds is not None:
-                check_seconds("lease_seconds", lease_seconds)
-            self._now()
-            wish = self._receives.add(queue, subscription, lease_seconds, size)
-            return await self._hand_over(wish)
-        handout = delivery.receive(
-            self.machine, queue, subscription, limit, lease_seconds, self._now(), most_bytes
+        check_whole("limit", limit, 1)
+        if lease_seconds is not None:
+            check_seconds("lease_seconds", lease_seconds)
+        self._now()
+        want = delivery.Want(limit, most_bytes)
+        return await self._hand_over(
+            self._receives.add(queue, subscription, want, lease_seconds, size)
         )
-        return await self._hand_out(handout)
 
     async def _hand_over(self, wish: Wish) -> list[Delivery]:
         try:
             await wish.decided
-            if wish.delivery is not None:
-                return [wish.delivery]
+            if wish.deliveries is not None:
+                return wish.deliveries
             return [] if wish.handout is None else await self._reader.deliver(wish.handout)
         except asyncio.CancelledError:
             if wish.handout is not None:

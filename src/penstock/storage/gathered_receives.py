@@ -1,7 +1,7 @@
-"""Receives of one message that arrive together are decided and stored together.
+"""Receives that arrive together are decided and stored together.
 
 As publishes do (`gathered_publishes`), those of one turn of the event loop share an event of the
-log: one lease of several messages, of which each caller gets one. Who asks for more goes alone.
+log: one delivery, of which each caller has a share.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from penstock.core.delivery import Handout, receive
+from penstock.core.delivery import Handout, Want, receive_each
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
+from penstock.core.runs import Run
 from penstock.storage.answers import answer_when_committed, reject
 from penstock.storage.journal import MessageJournal
 
@@ -20,18 +21,19 @@ __all__ = ["GatheredReceives", "Wish"]
 
 
 class Wish:
-    """One message for one caller, who waits until ``decided``.
+    """Messages for one caller, who waits until ``decided``.
 
     `handout` is what it was given, if anything, from the moment of that on: if the caller leaves
-    before it is answered, it has to be given back. `delivery` is that, if it was at hand.
+    before it is answered, it has to be given back. `deliveries` are those, if they were at hand.
     """
 
-    __slots__ = ("decided", "delivery", "handout")
+    __slots__ = ("decided", "deliveries", "handout", "want")
 
-    def __init__(self, decided: asyncio.Future[None]) -> None:
+    def __init__(self, want: Want, decided: asyncio.Future[None]) -> None:
+        self.want = want
         self.decided = decided
         self.handout: Handout | None = None
-        self.delivery: Delivery | None = None
+        self.deliveries: list[Delivery] | None = None
 
 
 class _Asked(NamedTuple):
@@ -41,7 +43,7 @@ class _Asked(NamedTuple):
 
 
 class GatheredReceives:
-    """Collects wishes that ask for the same, and grants them at the end of the loop's turn."""
+    """Collects wishes, by what they ask for, and grants them at the end of the loop's turn."""
 
     def __init__(
         self,
@@ -61,12 +63,14 @@ class GatheredReceives:
         self._wishes: dict[_Asked, list[Wish]] = {}
         self.size = 0  # bytes that will be needed
 
-    def add(self, queue: str, subscription: str, lease_seconds: float | None, size: int) -> Wish:
+    def add(
+        self, queue: str, subscription: str, want: Want, lease_seconds: float | None, size: int
+    ) -> Wish:
         """``size`` is what it takes in the log, at most."""
         if self._loop is None:
             # Asked once: it costs a system call.
             self._loop = asyncio.get_running_loop()
-        wish = Wish(self._loop.create_future())
+        wish = Wish(want, self._loop.create_future())
         self._wishes.setdefault(_Asked(queue, subscription, lease_seconds), []).append(wish)
         self.size += size
         self._journal.before_commit(self.flush, size)
@@ -88,12 +92,23 @@ class GatheredReceives:
         if not wishes:
             return
         queue, subscription, lease_seconds = asked
-        now_ns = self._now_ns()
-        handout = receive(self._machine, queue, subscription, len(wishes), lease_seconds, now_ns)
+        wants = [wish.want for wish in wishes]
+        handout, shares = receive_each(
+            self._machine, queue, subscription, wants, lease_seconds, self._now_ns()
+        )
         if handout is not None:
-            indexes = [index for run in handout.runs for index in range(*run)]
-            found = {one.index: one for one in self._deliver_nowait(handout) or ()}
-            for wish, index in zip(wishes, indexes, strict=False):  # there may be fewer messages
-                wish.handout = handout._replace(runs=[(index, index + 1)])
-                wish.delivery = found.get(index)
+            self._share_out(handout, shares, wishes)
         answer_when_committed(self._submit, [(wish.decided, None) for wish in wishes])
+
+    def _share_out(self, handout: Handout, shares: list[list[Run]], wishes: list[Wish]) -> None:
+        # Put together what is at hand while the disk is busy.
+        deliveries = self._deliver_nowait(handout)
+        if deliveries is not None and len(deliveries) < sum(b - a for a, b in handout.runs):
+            deliveries = None  # something is missing: each is to see what of its own there is
+        start = 0
+        for wish, share in zip(wishes, shares, strict=False):  # there may be fewer messages
+            wish.handout = handout._replace(runs=share)
+            if deliveries is not None:
+                stop = start + sum(b - a for a, b in share)
+                wish.deliveries = deliveries[start:stop]
+                start = stop

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.config import SubscriptionConfig
 from penstock.core.events import Acked, Delivered, Event
 from penstock.core.machine import Journal, Place
 from penstock.core.message import Delivery
@@ -49,6 +50,48 @@ async def test_consumers_that_come_together_get_a_message_each(store: MemoryStor
         # Then each has one, in order, who came last has none, and it is one event
         assert [[delivery.body for delivery in one] for one in found] == [[b"a"], [b"b"], []]
         assert seen.of(Delivered) == 1
+
+
+async def test_consumers_that_ask_for_many_get_no_more_than_they_asked_for(
+    store: MemoryStore,
+) -> None:
+    async with Broker(store) as broker:
+        await broker.create_queue("q")
+        await broker.publish("q", [bytes([n]) for n in range(10)])
+        seen = Seen(store)
+        found = await asyncio.gather(
+            *(broker.receive("q", limit=limit) for limit in (3, 1, 4, 100, 2))
+        )
+        assert [[one.index for one in share] for share in found] == [
+            [0, 1, 2],
+            [3],
+            [4, 5, 6, 7],
+            [8, 9],
+            [],
+        ]
+        assert seen.of(Delivered) == 1
+
+
+async def test_what_is_too_large_for_one_is_for_the_next(store: MemoryStore) -> None:
+    async with Broker(store) as broker:
+        await broker.create_queue("q")
+        await broker.publish("q", [bytes(100)] * 5)
+        first, second = await asyncio.gather(
+            broker.receive("q", limit=3, most_bytes=250), broker.receive("q", limit=2)
+        )
+        assert [one.index for one in first] == [0, 1]
+        assert [one.index for one in second] == [2, 3]
+        assert [one.index for one in await broker.receive("q", limit=9)] == [4]
+
+
+async def test_no_more_are_in_flight_than_may_be_whoever_asks(store: MemoryStore) -> None:
+    async with Broker(store) as broker:
+        await broker.create_queue("q")
+        await broker.create_subscription("q", "s", SubscriptionConfig(max_in_flight=4))
+        await broker.publish("q", [b""] * 10)
+        asking = (broker.receive("q", subscription="s", limit=3) for _ in range(3))
+        found = await asyncio.gather(*asking)
+        assert [len(share) for share in found] == [3, 1, 0]
 
 
 async def test_each_asks_for_a_lease_of_its_own(store: MemoryStore) -> None:

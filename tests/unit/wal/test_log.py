@@ -472,7 +472,7 @@ def test_in_the_modes_that_do_not_wait_for_the_disk_no_zeros_are_written(
     assert simulated.operations == operations
 
 
-def test_no_zeros_are_written_ahead_of_large_groups_until_a_small_one_comes(
+def test_no_zeros_are_written_ahead_of_large_groups_until_small_ones_come_in_a_row(
     simulated: SimulatedFiles,
 ) -> None:
     # Given a log whose last group was a large one
@@ -483,12 +483,18 @@ def test_no_zeros_are_written_ahead_of_large_groups_until_a_small_one_comes(
     operations = simulated.operations
     log.prepare()
     assert simulated.operations == operations
-    # When a small one follows, then there are zeros for the next
+    # Nor when a few small ones follow, for another large one may be next
+    for _ in range(7):
+        log.append(KIND, b"a")
+        log.commit()
+        operations = simulated.operations
+        log.prepare()
+        assert simulated.operations == operations
+    # When there is one more, then there are zeros for the next
     log.append(KIND, b"a")
     log.commit()
-    operations = simulated.operations
     log.prepare()
-    assert simulated.operations > operations
+    assert simulated.operations > operations + 2
 
 
 def test_zeros_that_find_no_space_are_done_without(simulated: SimulatedFiles) -> None:

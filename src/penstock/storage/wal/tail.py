@@ -43,8 +43,10 @@ _SPARE = "spare.log"
 _FEWEST_ZEROS = 2**16
 _MOST_ZEROS = 2**20
 
-# A larger group takes longer to write than to note: for it, zeros are only as much again to write.
+# A larger group takes longer to write than to note: for it, zeros are only as much again to write,
+# and it uses up those that were meant for others. So they come after that many small ones in a row.
 _MOST_ZEROED_FOR = 2**16
+_SMALL_IN_A_ROW = 8
 
 
 class SyncMode(Enum):
@@ -85,7 +87,7 @@ class Tail:
         self._salt = b""
         self._ends_in_mark = False
         self._zeroed = 0  # up to this offset, the segment in use is made of written blocks
-        self._last_bytes = 0  # of the group written last
+        self._small_groups = _SMALL_IN_A_ROW - 1  # written since a large one; the first counts
 
     def resume(self, replay: Replay, end: int, *, segment_bytes: int) -> None:
         """Go on at ``end``: cut off what is torn, and make all that was replayed durable.
@@ -135,8 +137,9 @@ class Tail:
             buffers[0] = encode_mark(self._salt, self.synced)
         sync = is_last and self.sync_mode is SyncMode.ALWAYS
         self._active.write_at(offset, buffers, sync=sync)
-        self._last_bytes = sum(map(len, buffers))
-        self.written = position_of(self.space.segment, offset + self._last_bytes)
+        size = sum(map(len, buffers))
+        self._small_groups = self._small_groups + 1 if size <= _MOST_ZEROED_FOR else 0
+        self.written = position_of(self.space.segment, offset + size)
         self._ends_in_mark = False
         if sync:
             self.synced = self.written
@@ -160,7 +163,7 @@ class Tail:
         """
         if self.sync_mode is not SyncMode.ALWAYS or self._zeroed >= self.capacity:
             return False
-        if not 0 < self._last_bytes <= _MOST_ZEROED_FOR:
+        if self._small_groups < _SMALL_IN_A_ROW:
             return False
         return self._zeroed - offset_of(self.written) < self._zeros // 2
 
