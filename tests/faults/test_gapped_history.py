@@ -149,7 +149,7 @@ def check_subscription(subscription: Subscription) -> None:
     ready = [i for run in subscription.ready_runs(2**40) for i in range(*run)]
     parked = [i for line in subscription.groups.lines.values() for i in line[1:]]
     held = [i for run in subscription.held() for i in range(*run)]
-    assert subscription.leases == {}
+    assert not subscription.leases
     assert sorted([*ready, *parked, *held]) == sorted(unsettled)
     assert subscription.unsettled == len(unsettled)
     assert subscription.attempts.keys() <= unsettled

@@ -32,7 +32,7 @@ async def drain(clients: Clients, clock: VirtualClock) -> None:
     clock.advance(_LONG_SECONDS)
     await clients.tick()
     for reader in readers:
-        for index, lease in list(reader.leases.items()):
+        for index, lease in reader.leases.by_index().items():
             if lease.deadline_ns is None:
                 await clients.ask_again(reader, index)
                 await clients.ack([clients.holdings[-1]], by_id=False)

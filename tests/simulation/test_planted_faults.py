@@ -10,6 +10,7 @@ import pytest
 
 from penstock.core import machine as machine_module
 from penstock.core.events import Published
+from penstock.core.lease import Leases
 from penstock.core.machine import Machine, Place
 from penstock.core.request_keys import RequestKeys
 from penstock.core.subscription import Subscription
@@ -89,8 +90,12 @@ def test_holds_that_are_dropped_at_recovery_are_found() -> None:
 def test_a_delivery_count_that_is_lost_is_found() -> None:
     # Given a recovery that forgets how often a message was delivered
     def forget(subscription: Subscription) -> None:
-        for index, lease in subscription.leases.items():
-            subscription.leases[index] = lease._replace(deliveries=0)
+        subscription.leases = Leases(
+            {
+                index: lease._replace(deliveries=0)
+                for index, lease in subscription.leases.by_index().items()
+            }
+        )
         for index, tried in subscription.attempts.items():
             subscription.attempts[index] = tried._replace(deliveries=0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from penstock.core.lease import Lease
+from penstock.core.lease import Leases
 from penstock.core.runs import Run
 
 __all__ = ["Deadlines"]
@@ -20,10 +20,10 @@ class Deadlines:
 
     __slots__ = ("heap",)
 
-    def __init__(self, leases: dict[int, Lease] | None = None) -> None:
+    def __init__(self, leases: Leases | None = None) -> None:
         self.heap: list[tuple[int, int, list[Run]]] = [
-            (lease.deadline_ns, lease.epoch, [(index, index + 1)])
-            for index, lease in (leases or {}).items()
+            (lease.deadline_ns, lease.epoch, [(start, stop)])
+            for start, stop, lease in leases or ()
             if lease.deadline_ns is not None
         ]
         heapify(self.heap)
@@ -31,15 +31,15 @@ class Deadlines:
     def add(self, deadline_ns: int, epoch: int, runs: list[Run]) -> None:
         heappush(self.heap, (deadline_ns, epoch, runs))
 
-    def overdue(self, leases: dict[int, Lease], now_ns: int) -> list[int]:
+    def overdue(self, leases: Leases, now_ns: int) -> list[int]:
         """Indexes whose leases have run out. Forgets the entries it has looked at."""
         found: dict[int, None] = {}  # a lease that was extended has several entries
         heap = self.heap
         while heap and heap[0][0] <= now_ns:
             _, epoch, runs = heappop(heap)
-            for start, stop in runs:
-                for index in range(start, stop):
-                    lease = leases.get(index)
-                    if lease and lease.epoch == epoch and (lease.deadline_ns or 0) <= now_ns:
-                        found[index] = None
+            for run in runs:
+                for start, stop, lease in leases.within(*run):
+                    ends_ns = lease.deadline_ns
+                    if lease.epoch == epoch and ends_ns is not None and ends_ns <= now_ns:
+                        found.update(dict.fromkeys(range(start, stop)))
         return list(found)

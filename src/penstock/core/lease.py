@@ -1,10 +1,14 @@
-"""A delivery in flight, and what is remembered of one that came back."""
+"""Deliveries in flight, and what is remembered of one that came back."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-__all__ = ["Attempts", "Lease"]
+from penstock.core.runs import Run
+
+__all__ = ["Attempts", "Lease", "LeasedRun", "Leases"]
 
 
 class Lease(NamedTuple):
@@ -17,6 +21,127 @@ class Lease(NamedTuple):
     deadline_ns: int | None
     deliveries: int
     reason: str = ""
+
+
+class LeasedRun(NamedTuple):
+    """Neighbours that share a lease: ``start <= index < stop``."""
+
+    start: int
+    stop: int
+    lease: Lease
+
+
+class Leases:
+    """What is in flight, by index, kept as runs.
+
+    Messages that are received together share a lease, and are mostly settled together. So they are
+    one entry, and become several only where some of them are settled, or extended, before others.
+    The invariant: ``starts[i] < stops[i] <= starts[i + 1]``.
+    """
+
+    __slots__ = ("_count", "_leases", "_starts", "_stops")
+
+    def __init__(self, leases: Mapping[int, Lease] | None = None) -> None:
+        self._starts: list[int] = []
+        self._stops: list[int] = []
+        self._leases: list[Lease] = []
+        self._count = 0
+        for index, lease in sorted((leases or {}).items()):
+            self.put(index, index + 1, lease)
+
+    def __len__(self) -> int:
+        """How many messages, not how many runs."""
+        return self._count
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Leases):
+            return NotImplemented
+        return self.by_index() == other.by_index()  # neighbours may be one run here and two there
+
+    def __hash__(self) -> int:
+        raise TypeError("Leases are mutable")
+
+    def __repr__(self) -> str:
+        return f"Leases({self.by_index()})"
+
+    def __iter__(self) -> Iterator[LeasedRun]:
+        return map(LeasedRun, self._starts, self._stops, self._leases)
+
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and self.get(index) is not None
+
+    def get(self, index: int) -> Lease | None:
+        at = bisect_right(self._starts, index) - 1
+        return self._leases[at] if at >= 0 and index < self._stops[at] else None
+
+    def by_index(self) -> dict[int, Lease]:
+        return {index: lease for start, stop, lease in self for index in range(start, stop)}
+
+    def within(self, start: int, stop: int) -> list[LeasedRun]:
+        """The parts that lie in ``[start, stop)``, ascending."""
+        low, high = self._span(start, stop)
+        if low == high:
+            return []
+        columns = (self._starts[low:high], self._stops[low:high], self._leases[low:high])
+        found = list(map(LeasedRun, *columns))
+        found[0] = found[0]._replace(start=max(start, found[0].start))
+        found[-1] = found[-1]._replace(stop=min(stop, found[-1].stop))
+        return found
+
+    def outside(self, start: int, stop: int) -> Iterator[Run]:
+        """The parts of ``[start, stop)`` that are not in flight, ascending."""
+        for leased in self.within(start, stop):
+            if start < leased.start:
+                yield start, leased.start
+            start = leased.stop
+        if start < stop:
+            yield start, stop
+
+    def covers(self, start: int, stop: int, epoch: int) -> bool:
+        """Whether all of ``[start, stop)`` is in flight, by that delivery."""
+        at = bisect_right(self._starts, start) - 1
+        while at >= 0 and at < len(self._starts) and self._starts[at] <= start < self._stops[at]:
+            if self._leases[at].epoch != epoch:
+                return False
+            start = self._stops[at]
+            if start >= stop:
+                return True
+            at += 1
+        return False
+
+    def put(self, start: int, stop: int, lease: Lease) -> None:
+        """Messages that are not in flight are from now on."""
+        starts, stops, leases = self._starts, self._stops, self._leases
+        at = bisect_left(starts, start)
+        if at and stops[at - 1] == start and leases[at - 1] == lease:
+            stops[at - 1] = stop
+        else:
+            starts.insert(at, start)
+            stops.insert(at, stop)
+            leases.insert(at, lease)
+        self._count += stop - start
+
+    def take(self, start: int, stop: int) -> list[LeasedRun]:
+        """Those in ``[start, stop)`` no longer are. Returns them."""
+        low, high = self._span(start, stop)
+        taken = self.within(start, stop)
+        if taken:
+            first, last = self._starts[low], self._stops[high - 1]
+            kept = []
+            if first < start:
+                kept.append((first, start, self._leases[low]))
+            if last > stop:
+                kept.append((stop, last, self._leases[high - 1]))
+            self._starts[low:high] = [start for start, _, _ in kept]
+            self._stops[low:high] = [stop for _, stop, _ in kept]
+            self._leases[low:high] = [lease for _, _, lease in kept]
+            self._count -= sum(stop - start for start, stop, _ in taken)
+        return taken
+
+    def _span(self, start: int, stop: int) -> tuple[int, int]:
+        """The runs that have a part in ``[start, stop)``: ``low <= i < high``."""
+        low = bisect_right(self._stops, start)
+        return low, bisect_left(self._starts, stop, low)
 
 
 class Attempts(NamedTuple):

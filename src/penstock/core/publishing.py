@@ -74,6 +74,9 @@ class NewBatch(msgspec.Struct):
         return NewBatch(self.bodies, self.envelopes, self.heads, self.size, parts)
 
 
+_ALL_BYTES = {bytes}
+
+
 def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
     """Raises `InvalidArgument`, `MessageTooLarge` or `BatchTooLarge`."""
     if type(messages) is not list:
@@ -82,11 +85,12 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
-    size = 0
-    for message in messages:
-        if type(message) is not bytes or len(message) > MAX_BODY_BYTES:
-            return _prepare_each(messages)
-        size += len(message)
+    if set(map(type, messages)) != _ALL_BYTES:
+        return _prepare_each(messages)
+    sizes = [*map(len, messages)]  # type: ignore[arg-type]
+    if max(sizes) > MAX_BODY_BYTES:
+        return _prepare_each(messages)
+    size = sum(sizes)
     _check_size(size)
     return NewBatch(list(messages), None, None, size)  # type: ignore[arg-type]
 

@@ -56,8 +56,7 @@ def _settle_expired(
 ) -> None:
     unsettled = [part for run in runs for part in subscription.unsettled_within(*run)]
     if subscription.leases and not in_flight_too:
-        leases = subscription.leases
-        unsettled = runs_of(i for a, b in unsettled for i in range(a, b) if i not in leases)
+        unsettled = [part for run in unsettled for part in subscription.leases.outside(*run)]
     if unsettled:
         machine.emit(
             ev.Expired(at_ns=now_ns, subscription_id=subscription.id, runs=ev.flat(unsettled))

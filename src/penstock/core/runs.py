@@ -18,9 +18,14 @@ Run = tuple[int, int]
 
 def runs_of(indexes: Iterable[int]) -> list[Run]:
     """The runs of any indexes, ascending and without repeats."""
+    ordered = sorted(indexes)
+    if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
+        first, last = ordered[0], ordered[-1]
+        if ordered == list(range(first, last + 1)):
+            return [(first, last + 1)]  # the usual case, without a look at each
     runs: list[Run] = []
     start = stop = -1
-    for index in sorted(indexes):
+    for index in ordered:
         if index == stop:
             stop += 1
         elif index > stop:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from penstock.core import events as ev
 from penstock.core.config import check_list, check_seconds, check_text, check_whole
@@ -14,7 +17,7 @@ from penstock.core.message import Delivery
 from penstock.core.outcome import Outcome
 from penstock.core.receipt import Receipt, receipt_text
 from penstock.core.retention import end_leases
-from penstock.core.runs import runs_of
+from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.subscription import Subscription
 from penstock.errors import InvalidArgument, InvalidReceipt
 
@@ -41,6 +44,8 @@ MAX_EXTENSION_SECONDS = 1_000_000_000.0
 Target = str | Delivery
 """What is to be settled: a delivery, its receipt, or a message's id."""
 
+_EPOCH = attrgetter("epoch")
+
 
 def ack(
     machine: Machine, queue_name: str, name: str, targets: Sequence[Target], now_ns: int
@@ -53,9 +58,9 @@ def ack(
     subscription = machine.subscription(queue_name, name)
     if type(targets) is not list:
         targets = _listed(targets)
-    done = _all_leased(subscription, targets)
-    if done is not None:
-        outcomes = [Outcome.DONE] * len(done)
+    runs = _in_flight(subscription, targets)
+    if runs is not None:
+        outcomes = [Outcome.DONE] * len(targets)
     else:
         done, outcomes = [], []
         for target in targets:
@@ -63,12 +68,13 @@ def ack(
             outcomes.append(outcome)
             if outcome is Outcome.DONE:
                 done.append(index)
-    if done:
-        runs = ev.flat(runs_of(done))
-        if set(map(type, runs)) != {int}:
+        runs = runs_of(done)
+    if runs:
+        bounds = ev.flat(runs)
+        if set(map(type, bounds)) != {int}:
             # A delivery that somebody made up. Only the bounds are written, so only they count.
             raise InvalidArgument("the index of a delivery is no int: pass deliveries as they came")
-        machine.emit(ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=runs))
+        machine.emit(ev.Acked(at_ns=now_ns, subscription_id=subscription.id, runs=bounds))
     return outcomes
 
 
@@ -76,34 +82,45 @@ def _listed(targets: object) -> Sequence[Target]:
     return check_list("targets", targets, "deliveries, receipts or message ids")
 
 
-def _all_leased(subscription: Subscription, targets: Sequence[Target]) -> list[int] | None:
-    """The indexes, in the usual case that every target is a live delivery of this subscription.
+def _in_flight(subscription: Subscription, targets: Sequence[Target]) -> list[Run] | None:
+    """The messages, in the usual case that every target is a live delivery of this subscription.
 
     All are deliveries, or all are receipts, each just as its lease would write it.
     """
-    leases, own_id = subscription.leases, subscription.id
-    first = targets[0] if targets else None
-    if type(first) is str and "." not in first:
-        return None  # an id
     try:
-        if type(first) is str:
-            indexes = [
-                index
-                for target in targets
-                if (index := int(target.split(".", 2)[1])) in leases  # type: ignore[union-attr]
-                and target == receipt_text(own_id, index, leases[index].epoch)
-            ]
-        else:
-            indexes = [
-                target.index
-                for target in targets
-                if type(target) is Delivery
-                and leases[target.index].epoch == target.epoch
-                and target.subscription_id == own_id
-            ]
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return None  # settled already, or made up: one by one they are told apart
-    return indexes if len(indexes) == len(targets) else None
+        by_epoch = _by_epoch(subscription.id, targets)
+        runs = {epoch: runs_of(indexes) for epoch, indexes in by_epoch.items()}
+    except (AttributeError, TypeError, ValueError):
+        return None  # an id, or made up: one by one they are told apart
+    leases = subscription.leases
+    for epoch, found in runs.items():
+        for start, stop in found:
+            if not leases.covers(start, stop, epoch):
+                return None  # settled already, or given to somebody else
+    if len(runs) == 1:
+        return found
+    return list(Runs(run for found in runs.values() for run in found))
+
+
+def _by_epoch(own_id: int, targets: Sequence[Target]) -> dict[int, list[int]]:
+    """The indexes of each delivery of this subscription; some error if a target is none."""
+    found: defaultdict[int, list[int]] = defaultdict(list)
+    if targets and type(targets[0]) is str:
+        for target in targets:
+            _, index, epoch = map(int, target.split("."))  # type: ignore[union-attr]
+            if target != receipt_text(own_id, index, epoch):
+                raise ValueError("a receipt of another subscription, or none")
+            found[epoch].append(index)
+        return found
+    for epoch, same in groupby(targets, _EPOCH):
+        found[epoch] += [
+            target.index
+            for target in same
+            if type(target) is Delivery and target.subscription_id == own_id
+        ]
+    if sum(map(len, found.values())) < len(targets):
+        raise ValueError("a delivery of another subscription, or none")
+    return found
 
 
 def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:
@@ -226,9 +243,13 @@ def undo(machine: Machine, handout: Handout, now_ns: int) -> None:
     """Take back what was handed out to somebody who has gone, as far as it is still in flight."""
     subscription = handout.subscription
     if machine.subscriptions.get(subscription.id) is subscription:
-        leases, epoch = subscription.leases, handout.epoch
-        each = (index for start, stop in handout.runs for index in range(start, stop))
-        indexes = [i for i in each if (lease := leases.get(i)) and lease.epoch == epoch]
+        indexes = [
+            index
+            for run in handout.runs
+            for start, stop, lease in subscription.leases.within(*run)
+            if lease.epoch == handout.epoch
+            for index in range(start, stop)
+        ]
         _take_back(machine, subscription, indexes, now_ns)
 
 
@@ -273,7 +294,8 @@ def extend(
     if further:
         latest_ns = now_ns + round(MAX_EXTENSION_SECONDS * NANOSECONDS)
         for index in indexes:
-            end_ns = subscription.leases[index].deadline_ns
+            lease = subscription.leases.get(index)
+            end_ns = lease.deadline_ns if lease else None
             if end_ns is not None:
                 ends.setdefault(min(end_ns + longer_ns, latest_ns), []).append(index)
     for deadline_ns, ending in ends.items():

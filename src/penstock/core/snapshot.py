@@ -19,7 +19,7 @@ from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
 from penstock.core.feeds import Special
 from penstock.core.groups import Groups
-from penstock.core.lease import Attempts, Lease
+from penstock.core.lease import Attempts, Lease, Leases
 from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
@@ -167,7 +167,7 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         ready={p: lane.dump() for p, lane in subscription.ready.items() if lane},
         waiting=subscription.waiting.times,
         groups=subscription.groups.lines,
-        leases=subscription.leases,
+        leases=subscription.leases.by_index(),
         attempts=subscription.attempts,
         settled=subscription.settled.dump(),
         settled_total=subscription.settled_total,
@@ -253,8 +253,8 @@ def _restore_subscription(queue: Queue, shot: SubscriptionSnapshot) -> Subscript
     subscription.ready = {p: Runs.load(dump) for p, dump in shot.ready.items()}
     subscription.waiting = Schedule(shot.waiting)
     subscription.groups = Groups(shot.groups)
-    subscription.leases = shot.leases
-    subscription.deadlines = Deadlines(shot.leases)
+    subscription.leases = Leases(shot.leases)
+    subscription.deadlines = Deadlines(subscription.leases)
     subscription.attempts = shot.attempts
     subscription.settled = Runs.load(shot.settled)
     subscription.settled_total = shot.settled_total

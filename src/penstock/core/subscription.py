@@ -24,8 +24,8 @@ from penstock.core.counters import Counters
 from penstock.core.deadlines import Deadlines
 from penstock.core.feed import Feed
 from penstock.core.groups import Groups
-from penstock.core.lease import Attempts, Lease
-from penstock.core.runs import Run, Runs, cut
+from penstock.core.lease import Attempts, Lease, Leases
+from penstock.core.runs import Run, Runs, cut, runs_of
 from penstock.core.schedule import Schedule
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Subscription:
         self.ready: dict[int, Runs] = {}
         self.waiting = Schedule()
         self.groups = Groups()
-        self.leases: dict[int, Lease] = {}
+        self.leases = Leases()
         self.deadlines = Deadlines()
         self.attempts: dict[int, Attempts] = {}
         self.settled = Runs([(0, start)])
@@ -141,7 +141,8 @@ class Subscription:
         """
         attempts = self.attempts | {
             index: Attempts(lease.deliveries, 0, lease.reason)
-            for index, lease in self.leases.items()
+            for start, stop, lease in self.leases
+            for index in range(start, stop)
         }
         opened = self.opened
         begin = min(self.floor, self.start)
@@ -150,7 +151,7 @@ class Subscription:
         self.pulled = begin
         self.ready, self.waiting, self.groups = {}, Schedule(), Groups()
         # Empty while messages are admitted: one that was tried is taken to be ready already.
-        self.leases, self.deadlines, self.attempts = {}, Deadlines(), {}
+        self.leases, self.deadlines, self.attempts = Leases(), Deadlines(), {}
         self.epoch += _LOST_EPOCHS
         if self.parents:
             self._close()
@@ -398,7 +399,7 @@ class Subscription:
         """
         if not parents and not self.parents:
             return
-        given = sorted(self.leases.keys() | self.attempts.keys())
+        given = sorted({*self.leases.by_index(), *self.attempts})
         self._close()
         self.ready = {}
         self.groups = Groups()
@@ -434,15 +435,13 @@ class Subscription:
                 for index in range(start, stop):
                     waiting.pop(index, None)
                     tried = attempts.pop(index, None)
+                    lease = first
                     if tried:
                         self.counters.redelivered += 1
-                        leases[index] = Lease(
-                            epoch, deadline_ns, tried.deliveries + 1, tried.reason
-                        )
-                    else:
-                        leases[index] = first
+                        lease = Lease(epoch, deadline_ns, tried.deliveries + 1, tried.reason)
+                    leases.put(index, index + 1, lease)
             else:
-                leases.update(dict.fromkeys(range(start, stop), first))
+                leases.put(start, stop, first)
             self.counters.delivered += stop - start
         if deadline_ns is not None:
             self.deadlines.add(deadline_ns, epoch, runs)
@@ -471,18 +470,18 @@ class Subscription:
             self.deliver(runs, epoch, deadline_ns, at_ns)
 
     def extend(self, indexes: list[int], deadline_ns: int) -> None:
-        for index in indexes:
-            lease = self.leases[index]
-            self.leases[index] = lease._replace(deadline_ns=deadline_ns)
-            self.deadlines.add(deadline_ns, lease.epoch, [(index, index + 1)])
+        for run in runs_of(indexes):
+            for start, stop, lease in self.leases.take(*run):
+                self.leases.put(start, stop, lease._replace(deadline_ns=deadline_ns))
+                self.deadlines.add(deadline_ns, lease.epoch, [(start, stop)])
 
     def expire_leases(self, runs: list[Run]) -> None:
-        for start, stop in runs:
-            for index in range(start, stop):
-                lease = self.leases.pop(index)
-                self.attempts[index] = Attempts(lease.deliveries, lease.epoch, lease.reason)
-                self._make_ready(index)
-            self.counters.leases_expired += stop - start
+        for run in runs:
+            for start, stop, lease in self.leases.take(*run):
+                for index in range(start, stop):
+                    self.attempts[index] = Attempts(lease.deliveries, lease.epoch, lease.reason)
+                    self._make_ready(index)
+                self.counters.leases_expired += stop - start
 
     def take_back(self, runs: list[Run]) -> None:
         """Deliveries that nobody got are undone. The invariant:
@@ -491,17 +490,17 @@ class Subscription:
         count and the reason it had before, and nothing of the delivery is left but its epoch. That
         is never used again, so the receipt, if it turns up after all, settles nothing.
         """
-        for start, stop in runs:
-            for index in range(start, stop):
-                lease = self.leases.pop(index)
-                if lease.deliveries > 1:
-                    self.attempts[index] = Attempts(lease.deliveries - 1, 0, lease.reason)
-                self._make_ready(index)
-            self.counters.returned += stop - start
+        for run in runs:
+            for start, stop, lease in self.leases.take(*run):
+                for index in range(start, stop):
+                    if lease.deliveries > 1:
+                        self.attempts[index] = Attempts(lease.deliveries - 1, 0, lease.reason)
+                    self._make_ready(index)
+                self.counters.returned += stop - start
 
     def nack(self, indexes: Iterable[int], due_ns: Iterable[int], reason: str) -> None:
         for index, due in zip(indexes, due_ns, strict=True):
-            lease = self.leases.pop(index)
+            ((_, _, lease),) = self.leases.take(index, index + 1)
             self.attempts[index] = Attempts(lease.deliveries, 0, reason or lease.reason)
             if due:
                 self.waiting.add(index, due)
@@ -546,7 +545,8 @@ class Subscription:
                         self._admit(head)
         for lane in self.ready.values():
             lane.discard(start, stop)
-        for places in (self.leases, self.attempts, self.waiting.times):
+        self.leases.take(start, stop)
+        for places in (self.attempts, self.waiting.times):
             if places:
                 _drop(places, start, stop)
 

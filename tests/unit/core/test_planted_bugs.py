@@ -31,11 +31,11 @@ def forget_what_others_hold_back(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_delivery_count_when_a_lease_ends(patch: pytest.MonkeyPatch) -> None:
     def expire_leases(self: Subscription, runs: list[Run]) -> None:
-        for start, stop in runs:
-            for index in range(start, stop):
-                lease = self.leases.pop(index)
-                self.attempts[index] = Attempts(0, lease.epoch, "")
-                self._make_ready(index)
+        for run in runs:
+            for start, stop, lease in self.leases.take(*run):
+                for index in range(start, stop):
+                    self.attempts[index] = Attempts(0, lease.epoch, "")
+                    self._make_ready(index)
 
     patch.setattr(Subscription, "expire_leases", expire_leases)
 
