@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from penstock.broker import Broker
@@ -12,7 +13,7 @@ from penstock.core.events import Acked, Delivered, Event
 from penstock.core.machine import Journal, Place
 from penstock.core.message import Delivery
 from penstock.core.outcome import Outcome
-from penstock.errors import InvalidReceipt, PenstockError, QueueNotFound
+from penstock.errors import InvalidArgument, InvalidReceipt, PenstockError, QueueNotFound
 from penstock.storage.memory import MemoryStore
 from tests.contract.clock import ManualClock
 
@@ -190,6 +191,18 @@ async def test_a_wrong_receipt_harms_nobody_who_came_with_it(store: MemoryStore)
         assert [found[0], found[2]] == [[Outcome.DONE], [Outcome.DONE]]
         assert isinstance(found[1], InvalidReceipt)
         assert await left(broker) == [1]
+
+
+@pytest.mark.parametrize("index", [1.0, True, float("nan"), "1"])
+async def test_a_delivery_that_somebody_made_up_is_refused(
+    store: MemoryStore, index: object
+) -> None:
+    async with Broker(store) as broker:
+        deliveries = await given(broker, 3)
+        made_up = msgspec.structs.replace(deliveries[1], index=index)
+        with pytest.raises(InvalidArgument):
+            await broker.ack("q", [deliveries[0], made_up, deliveries[2]])
+        assert await left(broker) == [0, 1, 2]
 
 
 async def test_a_message_that_two_ack_in_one_turn_is_done_for_both(store: MemoryStore) -> None:
