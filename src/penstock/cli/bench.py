@@ -12,7 +12,8 @@ import msgspec
 import typer
 
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import AsJson, add_row, number, print_json, show, table
+from penstock.cli.options import AsJson
+from penstock.cli.output import add_row, number, print_json, show, table
 
 if TYPE_CHECKING:
     from penstock.client import AsyncClient

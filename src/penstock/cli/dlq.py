@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import exits
-from penstock.cli.asking import confirm
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
-from penstock.cli.names import Limit, Queue, Yes
+from penstock.cli.options import AsJson, Limit, Queue, Yes
 from penstock.cli.output import (
-    AsJson,
     add_row,
     moment,
     plain,

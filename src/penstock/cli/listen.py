@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import exits
-from penstock.cli.arrivals import Arrival, Inbox, Receiver
+from penstock.cli.callback_receiver import Arrival, Inbox, Receiver
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import AsJson, plain, preview, print_json, write
+from penstock.cli.options import AsJson
+from penstock.cli.output import plain, preview, print_json, write
 from penstock.cli.times import start_of
 
 if TYPE_CHECKING:

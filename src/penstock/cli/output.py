@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.client import Message
 
 __all__ = [
-    "AsJson",
     "add_row",
     "age",
     "console",
@@ -36,8 +34,6 @@ __all__ = [
     "terminal_width",
     "write",
 ]
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 # Where there is no terminal to fit in, nothing is wrapped or cut.
 _WIDE = 100_000

@@ -8,9 +8,9 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import DEFAULT_SUBSCRIPTION, Limit, Queue, Subscription
-from penstock.cli.output import AsJson, print_lines, print_messages, write
-from penstock.cli.standard import end_if_unread
+from penstock.cli.options import DEFAULT_SUBSCRIPTION, AsJson, Limit, Queue, Subscription
+from penstock.cli.output import print_lines, print_messages, write
+from penstock.cli.standard_streams import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Delivery

@@ -11,9 +11,9 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import DEFAULT_SUBSCRIPTION, Queue, Subscription
-from penstock.cli.output import AsJson, print_json, print_lines
-from penstock.cli.reading import Line, line_blocks, opened
+from penstock.cli.input import Line, line_blocks, opened
+from penstock.cli.options import DEFAULT_SUBSCRIPTION, AsJson, Queue, Subscription
+from penstock.cli.output import print_json, print_lines
 from penstock.core.outcome import Outcome
 from penstock.errors import PenstockError
 

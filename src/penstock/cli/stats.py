@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.connection import with_client
+from penstock.cli.options import AsJson
 from penstock.cli.output import (
-    AsJson,
     add_row,
     age,
     number,

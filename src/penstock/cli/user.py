@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from penstock.cli import exits
-from penstock.cli.asking import confirm
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
-from penstock.cli.names import Yes
-from penstock.cli.output import AsJson, add_row, number, plain, print_json, show, table
+from penstock.cli.options import AsJson, Yes
+from penstock.cli.output import add_row, number, plain, print_json, show, table
 
 if TYPE_CHECKING:
     from penstock.client import Client, User

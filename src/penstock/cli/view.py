@@ -10,9 +10,8 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import Limit, Queue
+from penstock.cli.options import AsJson, Limit, Queue
 from penstock.cli.output import (
-    AsJson,
     moment,
     plain,
     preview,
@@ -22,7 +21,7 @@ from penstock.cli.output import (
     size,
     write,
 )
-from penstock.cli.standard import end_if_unread
+from penstock.cli.standard_streams import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Message

@@ -24,11 +24,14 @@ _ATTRIBUTE = "penstock-attribute-"
 _STOP_SECONDS = 2.0
 
 
+Verdict = Literal["verified", "refused", "unchecked"]
+
+
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
     """A call. `verdict` is ``unchecked`` without a secret; `problem` says why it is ``refused``."""
 
     received_at: datetime
-    verdict: Literal["verified", "refused", "unchecked"]
+    verdict: Verdict
     problem: str | None
     id: str | None
     queue: str | None
@@ -105,20 +108,21 @@ class Receiver:
         return web.Response(status=401 if arrival.verdict == "refused" else self._status)
 
     def _look_at(self, headers: Mapping[str, str], body: bytes) -> Arrival:
+        verdict: Verdict = "unchecked"
         problem = None
         if self._verifier is not None:
             try:
                 self._verifier.verify(headers, body)
+                verdict = "verified"
             except InvalidSignature as exc:
-                problem = str(exc)
-        known = "unchecked" if self._verifier is None else "refused" if problem else "verified"
+                verdict, problem = "refused", str(exc)
         try:
             text: str | None = body.decode()
         except UnicodeDecodeError:
             text = None
         return Arrival(
             received_at=to_datetime(SystemClock().now_ns()),
-            verdict=known,  # type: ignore[arg-type]
+            verdict=verdict,
             problem=problem,
             id=headers.get("webhook-id"),
             queue=headers.get("Penstock-Queue"),

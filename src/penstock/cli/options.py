@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.completing import complete_queue, complete_subscription
+from penstock.cli.completers import complete_queue, complete_subscription
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 
-__all__ = ["DEFAULT_SUBSCRIPTION", "Limit", "Queue", "SubName", "Subscription", "Yes"]
+__all__ = ["DEFAULT_SUBSCRIPTION", "AsJson", "Limit", "Queue", "SubName", "Subscription", "Yes"]
 
 Queue = Annotated[
     str,
@@ -37,3 +37,4 @@ Subscription = Annotated[
 ]
 Limit = Annotated[int, typer.Option("--limit", "-n", help="How many at most.", min=1)]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -95,7 +95,8 @@ def test_what_an_encoding_does_not_know_is_written_out(penstock: Shell) -> None:
         [
             sys.executable,
             "-c",
-            "from penstock.cli.standard import prepare_streams; prepare_streams(); print('\u017c')",
+            "from penstock.cli.standard_streams import prepare_streams as prepare; "
+            "prepare(); print('\u017c')",
         ],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
@@ -109,7 +110,7 @@ def test_what_is_not_to_be_buffered_is_not() -> None:
     # A handler of `penstock ingest run` may print, and -u or PYTHONUNBUFFERED shows it at once.
     code = """
 import os
-from penstock.cli.standard import prepare_streams
+from penstock.cli.standard_streams import prepare_streams
 prepare_streams()
 print("at once")
 os._exit(0)
