@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl
 
 from blacksheep import Application, Request, Response
@@ -19,6 +19,7 @@ from blacksheep.contents import Content, StreamedContent
 
 from penstock.errors import InvalidArgument
 from penstock.http.outlet import Outlet
+from penstock.http.user import User
 
 if TYPE_CHECKING:
     from penstock.http.connection import Connection
@@ -38,10 +39,12 @@ class ClientGone(Exception):
 class IncomingRequest(Request):
     """A request whose headers are looked up, not searched for: a handler asks for ten of them.
 
-    ``first`` has them by name; the first of several of a name is the one that counts.
+    `first` has them by name; the first of several of a name is the one that counts. `caller` is
+    the user who sent it: the gate sets it, where the route asks for a role.
     """
 
     exchange: Exchange
+    caller: User
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
@@ -104,8 +107,6 @@ class Exchange:
         self.request = request
         self.task: asyncio.Task[None] | None = None
         request.exchange = self
-        # What the framework keeps of ASGI's scope; the gate notes in it who asks.
-        request.scope = cast(Any, {})
         self.is_kept_alive = is_kept_alive
         self.expects_continue = False
         # The request.

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -22,17 +22,16 @@ from penstock.http.operation import Operation
 from penstock.http.passwords import TooManyPasswords
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes, Times
-from penstock.http.user import Role, User
+from penstock.http.user import Role
 from penstock.storage.shared import Limit, Shared
 
-__all__ = ["Gate", "Handler", "Route", "answer", "asker"]
+__all__ = ["Gate", "Handler", "Route", "answer"]
 
 Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
 _JSON = b"application/json"
 _PROBLEM = b"application/problem+json"
 _MAX_ID_CHARACTERS = 128
-_ASKER = "penstock.user"
 
 logger = structlog.get_logger("penstock.http")
 
@@ -59,11 +58,6 @@ _encode = msgspec.json.Encoder().encode
 
 def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Response:
     return Response(status, content=Content(content_type, _encode(value)))
-
-
-def asker(request: IncomingRequest) -> User:
-    """Who asks, behind a route that has a role."""
-    return cast(dict[str, User], request.scope)[_ASKER]
 
 
 class Gate:
@@ -160,7 +154,7 @@ class Gate:
                 )
             if user.requests_per_second > 0:
                 limits.append(Limit(f"user:{user.id}", user.requests_per_second))
-            request.scope[_ASKER] = user  # type: ignore[literal-required]
+            request.caller = user
         if route.limit in self._limits:
             limits.append(self._limits[route.limit])
         if limits and (over := await self._shared.over_limit(limits)) is not None:

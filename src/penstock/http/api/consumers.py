@@ -20,7 +20,7 @@ from penstock.errors import (
 from penstock.http.api.forms import Done, Form, done, read_form
 from penstock.http.api.topics import Topics
 from penstock.http.exchange import IncomingRequest
-from penstock.http.gate import Route, asker
+from penstock.http.gate import Route
 from penstock.http.operation import JSON, Answer, Body, Operation
 from penstock.http.user import Role
 from penstock.http.users import Users
@@ -81,14 +81,14 @@ class Consumers:
     async def subscribe(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewSubscription)
         name, secret = await self._topics.subscribe(
-            asker(request), new.topic, new.filter, new.callback_url
+            request.caller, new.topic, new.filter, new.callback_url
         )
         more = {} if secret is None else {"secret": secret}
         return done("subscribed.", subscription=name, **more)
 
     async def unsubscribe(self, request: IncomingRequest) -> Response:
         ended = await read_form(request, EndedSubscription)
-        await self._topics.unsubscribe(asker(request), ended.topic, ended.filter)
+        await self._topics.unsubscribe(request.caller, ended.topic, ended.filter)
         return done("unsubscribed.")
 
     async def add(self, request: IncomingRequest) -> Response:
