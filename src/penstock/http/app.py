@@ -15,21 +15,20 @@ from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import StorageError
 from penstock.http.api import Topics, api_routes
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.passwords import Passwords
+from penstock.http.auth.tokens import open_tokens
+from penstock.http.auth.user import Role
+from penstock.http.auth.users import open_users
 from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Gate, Handler, Route
 from penstock.http.lightq import LightQ
-from penstock.http.openapi import Documents
-from penstock.http.operations import OPERATIONS
+from penstock.http.openapi.document import Documents
 from penstock.http.ops import Ops
-from penstock.http.passwords import Passwords
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes
 from penstock.http.subscribers import Subscribers
-from penstock.http.tokens import open_tokens
-from penstock.http.user import Role
-from penstock.http.users import open_users
 from penstock.http.v1 import native_routes
 from penstock.settings import Settings
 from penstock.storage.local import LocalShared
@@ -79,7 +78,6 @@ async def create_app(
         *api_routes(topics, users, authenticator, tokens, settings),
         *Ops(broker, registry).routes(),
     ]
-    routes = [_described(route) for route in routes]
     routes += Documents(routes).routes()
     # A router of its own: the framework's default one is shared by all applications of a process.
     app = Application(router=Router())
@@ -96,12 +94,6 @@ async def create_app(
             logger.error("the topics could not be put right: start again", error=str(exc))
 
     return app
-
-
-def _described(route: Route) -> Route:
-    if route.operation is not None:
-        return route
-    return route._replace(operation=OPERATIONS.get((route.method, route.path)))
 
 
 def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:

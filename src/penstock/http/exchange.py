@@ -18,8 +18,8 @@ from blacksheep import Application, Request, Response
 from blacksheep.contents import Content, StreamedContent
 
 from penstock.errors import InvalidArgument
+from penstock.http.auth.user import User
 from penstock.http.outlet import Outlet
-from penstock.http.user import User
 
 if TYPE_CHECKING:
     from penstock.http.connection import Connection

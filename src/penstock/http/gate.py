@@ -15,14 +15,14 @@ from blacksheep import Content, Response
 
 from penstock.clock import Clock
 from penstock.errors import PenstockError
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.passwords import TooManyPasswords
+from penstock.http.auth.user import Role
 from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
 from penstock.http.exchange import IncomingRequest
-from penstock.http.operation import Operation
-from penstock.http.passwords import TooManyPasswords
+from penstock.http.openapi.operation import Operation
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes, Times
-from penstock.http.user import Role
 from penstock.storage.shared import Limit, Shared
 
 __all__ = ["Gate", "Handler", "Route", "answer"]

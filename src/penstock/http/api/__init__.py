@@ -10,10 +10,10 @@ from penstock.http.api.login import Login
 from penstock.http.api.producers import Producers
 from penstock.http.api.topics import Topics
 from penstock.http.api.users import UserCalls
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.tokens import Tokens
+from penstock.http.auth.users import Users
 from penstock.http.gate import Route
-from penstock.http.tokens import Tokens
-from penstock.http.users import Users
 from penstock.settings import Settings
 
 __all__ = ["Topics", "api_routes"]

@@ -43,8 +43,8 @@ from penstock.errors import (
     SubscriptionNotFound,
     UserNotFound,
 )
-from penstock.http.user import User
-from penstock.http.users import Users
+from penstock.http.auth.user import User
+from penstock.http.auth.users import Users
 from penstock.settings import Settings
 
 __all__ = ["Topics"]

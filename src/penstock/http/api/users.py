@@ -11,13 +11,13 @@ from blacksheep import Response
 
 from penstock.errors import InvalidArgument, InvalidName, StorageError, UserExists
 from penstock.http.api.forms import Done, Form, Password, done, read_form
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.user import Role, User
+from penstock.http.auth.users import Users
 from penstock.http.errors import Refusal, Refused, unauthorized
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
-from penstock.http.operation import JSON, Answer, Body, Operation
-from penstock.http.user import Role, User
-from penstock.http.users import Users
+from penstock.http.openapi.operation import JSON, Answer, Operation, form
 from penstock.settings import Settings, is_loopback
 
 __all__ = ["UserCalls"]
@@ -41,7 +41,7 @@ class UserCreated(Done, frozen=True, kw_only=True):
 
 
 class UserCalls:
-    """Handlers, one a path."""
+    """One handler per path."""
 
     def __init__(self, users: Users, authenticator: Authenticator, settings: Settings) -> None:
         self._users = users
@@ -120,9 +120,10 @@ _CREATE = Operation(
         Answer(403, "It takes an admin, and a user asks.", {JSON: Refusal}),
         Answer(429, "Too many passwords; `Retry-After` says how long to wait.", {JSON: Refusal}),
     ),
-    (),
-    Body({JSON: NewUser}),
-    (InvalidArgument, InvalidName, UserExists, StorageError),
-    "Anybody may, while the server listens on loopback or registration is open. An admin is added "
-    "by an admin; or by anybody while there is none and the server listens on loopback.",
+    body=form(NewUser),
+    errors=(InvalidArgument, InvalidName, UserExists, StorageError),
+    about=(
+        "Anybody may, while the server listens on loopback or registration is open. An admin is "
+        "added by an admin; or by anybody, while there is none and the server listens on loopback."
+    ),
 )

@@ -8,6 +8,7 @@ from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
 from penstock.http.v1.dependencies import Dependencies
 from penstock.http.v1.events import Events
+from penstock.http.v1.filters import Filters
 from penstock.http.v1.publishing import Publishing
 from penstock.http.v1.queues import Queues
 from penstock.http.v1.reading import Reading
@@ -28,6 +29,7 @@ def native_routes(broker: Broker) -> list[Route]:
         *DeliveryCalls(broker).routes(),
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),
+        *Filters(broker).routes(),
         *Dependencies(broker).routes(),
         *DeadLetters(broker).routes(),
         *Views(broker).routes(),

@@ -16,10 +16,10 @@ from penstock.core.message import message_id, to_datetime
 from penstock.errors import MissingExtra, QueueNotFound
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.declare import END, IN_QUEUE, OF_QUEUE, START
+from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter
 from penstock.http.v1.fields import MAX_PAGE
-from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted_stream
+from penstock.http.v1.parameters import END, QUEUE_ERRORS, QUEUE_PATH, START
 from penstock.http.v1.reading import asked_range
 from penstock.http.v1.requests import path_value
 from penstock.http.v1.streams import Range, Streams
@@ -65,7 +65,7 @@ class EventPage(msgspec.Struct, kw_only=True):
 
 
 class Events:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
@@ -77,7 +77,7 @@ class Events:
     async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         salt = await self._salt(queue)
-        kind = wanted(request)
+        kind = wanted_stream(request)
         name = queue + EVENTS_SUFFIX
         asked = await asked_range(self._broker, request, name, is_stream=kind is not None)
         most = _MESSAGES if kind is not None else _PAGE_MESSAGES
@@ -188,8 +188,8 @@ _READ = Operation(
             {"Penstock-Next": "Of a stream that `limit` ended: where to go on."},
         ),
     ),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         START,
         END,
         Parameter(
@@ -200,7 +200,6 @@ _READ = Operation(
             {"type": "integer", "minimum": 1},
         ),
     ),
-    None,
-    (*OF_QUEUE, MissingExtra),
-    "`start` and `end` are indexes of `<queue>-events`. The queue's setting `events` must be on.",
+    errors=(*QUEUE_ERRORS, MissingExtra),
+    about=("`start` and `end` are indexes of `<queue>-events`. Its setting `events` must be on."),
 )

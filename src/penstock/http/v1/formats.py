@@ -8,15 +8,15 @@ from types import ModuleType
 from penstock.errors import MissingExtra
 from penstock.http.exchange import IncomingRequest
 
-__all__ = ["ARROW", "BATCH", "NDJSON", "PACKED_BATCH", "load_arrow", "wanted"]
+__all__ = ["ARROW", "BATCH", "MSGPACK_BATCH", "NDJSON", "load_arrow", "wanted_stream"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 BATCH = "application/vnd.penstock.batch+json"
 NDJSON = "application/x-ndjson"
-PACKED_BATCH = "application/vnd.penstock.batch+msgpack"
+MSGPACK_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
-def wanted(request: IncomingRequest) -> str | None:
+def wanted_stream(request: IncomingRequest) -> str | None:
     """The stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
     accepted = request.first.get(b"accept") or b""
     for kind in (ARROW, NDJSON):

@@ -14,11 +14,11 @@ from penstock.broker import Broker
 from penstock.errors import InvalidArgument, MessageNotFound, MissingExtra
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.declare import END, IN_QUEUE, INCLUDE_BODY, OF_QUEUE, START, gives
+from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter, gives
 from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_NUMBER, MAX_PAGE
-from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted_stream
 from penstock.http.v1.message_forms import MessageJson, MessagePage, chunk_json, message_json
+from penstock.http.v1.parameters import END, INCLUDE_BODY, QUEUE_ERRORS, QUEUE_PATH, START
 from penstock.http.v1.requests import path_value, query_flag, query_number
 from penstock.http.v1.streams import Encode, Range, Streams
 from penstock.storage.block import Chunk
@@ -58,7 +58,7 @@ async def asked_range(
 
 
 class Reading:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
@@ -74,7 +74,7 @@ class Reading:
     async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         include_body = query_flag(request, "include_body", default=True)
-        kind = wanted(request)
+        kind = wanted_stream(request)
         asked = await asked_range(self._broker, request, queue, is_stream=kind is not None)
         rows = Range(self._broker, queue, asked.start, asked.stop)
         if kind is None:
@@ -139,8 +139,8 @@ _READ = Operation(
             {"Penstock-Next": "Of a stream that `limit` ended: where to go on."},
         ),
     ),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         START,
         END,
         Parameter(
@@ -151,16 +151,19 @@ _READ = Operation(
         ),
         INCLUDE_BODY,
     ),
-    None,
-    (*OF_QUEUE, MissingExtra),
-    f"Nobody's progress is touched. With `Accept: {NDJSON}` there is one message a line, with "
-    f"`Accept: {ARROW}` an Arrow IPC stream.",
+    errors=(*QUEUE_ERRORS, MissingExtra),
+    about=(
+        f"Nobody's progress is touched. With `Accept: {NDJSON}` there is one message a line, with "
+        f"`Accept: {ARROW}` an Arrow IPC stream."
+    ),
 )
 _SHOW = Operation(
     "Read one message by its id",
     _TAG,
     gives(MessageJson, "The message."),
-    (*IN_QUEUE, Parameter("id", "path", "The message's id.", {"type": "string"}, required=True)),
-    None,
-    (*OF_QUEUE, MessageNotFound),
+    parameters=(
+        *QUEUE_PATH,
+        Parameter("id", "path", "The message's id.", {"type": "string"}, required=True),
+    ),
+    errors=(*QUEUE_ERRORS, MessageNotFound),
 )

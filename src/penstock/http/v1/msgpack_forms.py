@@ -1,6 +1,6 @@
-"""The forms in which a client sends and gets many messages fastest: MessagePack.
+"""Messages as MessagePack, which is the fastest way to send and to get many of them.
 
-They are those of the JSON forms, but bytes are bytes, and what is not set is left out.
+The fields are those of the JSON forms, but bytes are bytes, and what is not set is left out.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from penstock.http.v1.message_forms import DeadLetterJson, letter_json
 from penstock.http.v1.publish_forms import PublishedJson
 
 __all__ = [
-    "PACKED",
-    "is_wanted",
-    "packed_answer",
-    "packed_deliveries",
+    "MSGPACK",
+    "decode_batch",
+    "msgpack_answer",
+    "msgpack_deliveries",
     "published_run",
-    "read_packed",
+    "wants_msgpack",
 ]
 
-PACKED = "application/msgpack"
+MSGPACK = "application/msgpack"
 
 
 class NewPacked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -49,13 +49,13 @@ class NewPacked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewPackedBatch(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A message that is nothing but a body is just that."""
+    """A message that has nothing but a body is just those bytes."""
 
     messages: Annotated[list[bytes | NewPacked], Meta(min_length=1, max_length=MAX_BATCH_MESSAGES)]
 
 
 class PublishedRun(msgspec.Struct, kw_only=True):
-    """Messages whose indexes follow each other. Their ids differ in the index alone."""
+    """Messages with consecutive indexes. Their ids differ in the index alone."""
 
     durability: str
     count: int
@@ -93,15 +93,15 @@ _decoder = msgspec.msgpack.Decoder(NewPackedBatch)
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def is_wanted(request: IncomingRequest) -> bool:
-    return request.first.get(b"accept") == PACKED.encode()
+def wants_msgpack(request: IncomingRequest) -> bool:
+    return request.first.get(b"accept") == MSGPACK.encode()
 
 
-def packed_answer(status: int, value: object) -> Response:
-    return Response(status, content=Content(PACKED.encode(), _encode(value)))
+def msgpack_answer(status: int, value: object) -> Response:
+    return Response(status, content=Content(MSGPACK.encode(), _encode(value)))
 
 
-def read_packed(data: bytes) -> list[NewMessage | bytes]:
+def decode_batch(data: bytes) -> list[NewMessage | bytes]:
     """Raises `InvalidArgument`."""
     try:
         batch = _decoder.decode(data)
@@ -128,7 +128,7 @@ def _new_message(form: bytes | NewPacked) -> NewMessage:
 
 
 def published_run(result: PublishResult) -> PublishedRun | PublishedJson:
-    """All of it in one line, if nothing in it is a duplicate."""
+    """A run, unless something in the batch is a duplicate."""
     indexes = result.indexes
     if isinstance(indexes, range) and not result.has_duplicates:
         first = result[0]
@@ -138,17 +138,17 @@ def published_run(result: PublishResult) -> PublishedRun | PublishedJson:
     return PublishedJson(durability=result.durability, messages=list(result))
 
 
-def packed_deliveries(deliveries: list[Delivery]) -> PackedDeliveries:
+def msgpack_deliveries(deliveries: list[Delivery]) -> PackedDeliveries:
     return PackedDeliveries(deliveries=[_packed(delivery) for delivery in deliveries])
 
 
-# The deadline is the same for all of an answer, and those of a batch were created at once.
+# All deliveries of an answer share a deadline, and all messages of a batch a creation time.
 _moment = lru_cache(maxsize=256)(to_datetime)
 
 
 def _packed(delivery: Delivery) -> PackedDelivery:
     deadline_ns, envelope = delivery.deadline_ns, delivery.envelope
-    packed = PackedDelivery(  # by position: that takes half as long as by name
+    packed = PackedDelivery(  # by position, which takes half as long as by name
         delivery.index,
         delivery.id,
         _moment(delivery.created_at_ns),

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol, TypeVar
 
-from penstock.http.passwords import Passwords, TooManyPasswords, hash_password
-from penstock.http.tokens import Tokens
-from penstock.http.user import Role, User, canonical
+from penstock.http.auth.passwords import Passwords, TooManyPasswords, hash_password
+from penstock.http.auth.tokens import Tokens
+from penstock.http.auth.user import Role, User, canonical
 
 __all__ = ["Authenticator", "Role", "UserDirectory"]
 

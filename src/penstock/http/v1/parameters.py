@@ -1,8 +1,6 @@
-"""What the routes of the native API have in common when they describe themselves."""
+"""Parameters, answers and errors that several operations of the native API have in common."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from penstock.errors import (
     InvalidArgument,
@@ -11,32 +9,31 @@ from penstock.errors import (
     StorageFailed,
     SubscriptionNotFound,
 )
-from penstock.http.operation import JSON, NAME, Answer, Body, Parameter
+from penstock.http.openapi.operation import Answer, Parameter
+from penstock.http.openapi.schema import NAME
 from penstock.http.v1.fields import MAX_NUMBER, MAX_PAGE
 
 __all__ = [
     "AFTER",
     "END",
     "INCLUDE_BODY",
-    "IN_QUEUE",
-    "IN_SUBSCRIPTION",
     "LIMIT",
     "NO_CONTENT",
-    "OF_QUEUE",
-    "OF_SUBSCRIPTION",
+    "QUEUE_ERRORS",
+    "QUEUE_PATH",
     "START",
-    "form",
-    "gives",
+    "SUBSCRIPTION_ERRORS",
+    "SUBSCRIPTION_PATH",
 ]
 
 _QUEUE = Parameter("queue", "path", "The queue's name.", NAME, required=True)
 _SUBSCRIPTION = Parameter("subscription", "path", "The subscription's name.", NAME, required=True)
 
-IN_QUEUE = (_QUEUE,)
-IN_SUBSCRIPTION = (_QUEUE, _SUBSCRIPTION)
+QUEUE_PATH = (_QUEUE,)
+SUBSCRIPTION_PATH = (_QUEUE, _SUBSCRIPTION)
 
-OF_QUEUE: tuple[type[PenstockError], ...] = (InvalidArgument, QueueNotFound, StorageFailed)
-OF_SUBSCRIPTION = (*OF_QUEUE, SubscriptionNotFound)
+QUEUE_ERRORS: tuple[type[PenstockError], ...] = (InvalidArgument, QueueNotFound, StorageFailed)
+SUBSCRIPTION_ERRORS = (*QUEUE_ERRORS, SubscriptionNotFound)
 
 LIMIT = Parameter(
     "limit",
@@ -61,11 +58,3 @@ INCLUDE_BODY = Parameter(
     "include_body", "query", "`false` leaves the bodies out.", {"type": "boolean", "default": True}
 )
 NO_CONTENT = Answer(204, "Done.")
-
-
-def form(schema: Any, *, required: bool = True) -> Body:
-    return Body({JSON: schema}, required)
-
-
-def gives(schema: Any, about: str, status: int = 200) -> tuple[Answer, ...]:
-    return (Answer(status, about, {JSON: schema}),)

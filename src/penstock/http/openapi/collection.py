@@ -1,8 +1,8 @@
 """A request collection for Postman (format 2.1), made from the OpenAPI document.
 
-``python -m penstock.http.collection`` prints it. Every call of the document is in it: those of the
-story in its order, each with a test of its status; the others behind them, where any status that
-the document has will do.
+``python -m penstock.http.openapi.collection`` prints it. It holds every call of the document: first
+those of the story, in its order, each with a test of its status; then the others, which pass with
+any status that the document has for them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from penstock.broker import Broker
 from penstock.http.app import create_app
 from penstock.http.exchange import IncomingRequest
-from penstock.http.story import STORY, VARIABLES, Step
+from penstock.http.openapi.story import STORY, VARIABLES, Step
 from penstock.logs import configure_logs
 from penstock.settings import Settings
 from penstock.storage.registry import open_store

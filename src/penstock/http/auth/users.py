@@ -10,10 +10,11 @@ import msgspec
 from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
 from penstock.errors import Conflict, InvalidArgument, InvalidName, UserExists, UserNotFound
-from penstock.http.passwords import Passwords, hash_password, is_password
-from penstock.http.shared_value import SharedValue
-from penstock.http.user import Role, User, canonical, new_id, new_stamp
-from penstock.http.user_records import NAME, UserRecords, decode_users, encode_users
+from penstock.http.auth.configured_users import check_defaults, with_configured
+from penstock.http.auth.passwords import Passwords
+from penstock.http.auth.shared_value import SharedValue
+from penstock.http.auth.user import Role, User, canonical, new_id, new_stamp
+from penstock.http.auth.user_records import NAME, UserRecords, decode_users, encode_users
 from penstock.settings import Settings
 from penstock.storage.shared import Shared
 
@@ -48,9 +49,9 @@ class Users:
         """See `open_users`."""
 
         def first(known: UserRecords) -> UserRecords:
-            records = _with_settings(known, settings)
+            records = with_configured(known, settings)
             if has_others:
-                _check_defaults(known, records, settings)
+                check_defaults(known, records, settings)
             return records
 
         await self._shared.open(first)
@@ -251,47 +252,6 @@ async def open_users(
     users = Users(shared, passwords)
     await users.open(settings, has_others=has_others)
     return users
-
-
-def _with_settings(known: UserRecords, settings: Settings) -> UserRecords:
-    configured = (
-        _configured(settings.user_username, settings.user_password, Role.USER, known),
-        _configured(settings.admin_username, settings.admin_password, Role.ADMIN, known),
-    )
-    return msgspec.structs.replace(known, configured=configured)
-
-
-def _check_defaults(known: UserRecords, new: UserRecords, settings: Settings) -> None:
-    """This server may be on loopback, but others of the store need not be."""
-    is_default = {
-        Role.USER: settings.has_default_user_password,
-        Role.ADMIN: settings.has_default_admin_password,
-    }
-    before = {user.role for user in known.configured}
-    for user in new.configured:
-        if is_default[user.role] and user.role in before and user not in known.configured:
-            raise InvalidArgument(
-                f"another server of this store has set the password of the role {user.role.name}, "
-                "and the default one would replace it for all: set PENSTOCK_USER_PASSWORD and "
-                "PENSTOCK_ADMIN_PASSWORD as there"
-            )
-
-
-def _configured(username: str, password: str, role: Role, known: UserRecords) -> User:
-    """As it was at the last start, unless its password is another one now."""
-    for user in known.configured:
-        if user.username == username and user.role is role:
-            if is_password(password, user.password_hash):
-                return user
-            hashed = hash_password(password)
-            return msgspec.structs.replace(user, password_hash=hashed, stamp=new_stamp())
-    return User(
-        id=new_id(),
-        username=username,
-        password_hash=hash_password(password),
-        stamp=new_stamp(),
-        role=role,
-    )
 
 
 def _put(records: UserRecords, user: User) -> UserRecords:

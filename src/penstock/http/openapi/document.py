@@ -15,11 +15,11 @@ import msgspec
 from blacksheep import Content, Response
 
 from penstock.errors import PenstockError
-from penstock.http.docs_page import docs_page
 from penstock.http.errors import Problem, Refusal, status_of
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
-from penstock.http.operation import JSON, Answer, Operation, Parameter
+from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter
+from penstock.http.openapi.page import docs_page
 
 __all__ = ["Documents", "make_document"]
 
@@ -89,7 +89,10 @@ class Documents:
 
 def make_document(routes: Iterable[Route]) -> dict[str, Any]:
     """An OpenAPI 3.1 document of all the routes."""
-    described = [(route, _operation(route)) for route in routes]
+    described = []
+    for route in routes:
+        assert route.operation is not None, f"{route.path} says nothing about itself"
+        described.append((route, route.operation))
     schemas = _Schemas(operation for _, operation in described)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route, operation in described:
@@ -113,18 +116,6 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
             },
         },
     }
-
-
-def _operation(route: Route) -> Operation:
-    if route.operation is not None:
-        return route.operation
-    names = re.findall(r"\{(\w+)\}", route.path)
-    return Operation(
-        f"{route.method} {route.path}",
-        "other",
-        (Answer(200, "Done."),),
-        tuple(Parameter(name, "path", "", {"type": "string"}, required=True) for name in names),
-    )
 
 
 class _Schemas:

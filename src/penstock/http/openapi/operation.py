@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
-from penstock.core.limits import NAME_PATTERN
 from penstock.errors import PenstockError
 
-__all__ = ["JSON", "NAME", "Answer", "Body", "Operation", "Parameter"]
+__all__ = ["JSON", "Answer", "Body", "Operation", "Parameter", "form", "gives"]
 
 Schema = Any
 JSON = "application/json"
-# Of a queue or a subscription.
-NAME = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 
 
 class Parameter(NamedTuple):
@@ -53,3 +50,13 @@ class Operation(NamedTuple):
     body: Body | None = None
     errors: tuple[type[PenstockError], ...] = ()
     about: str = ""
+
+
+def form(schema: Schema, *, required: bool = True) -> Body:
+    """A body in JSON."""
+    return Body({JSON: schema}, required)
+
+
+def gives(schema: Schema, about: str, status: int = 200) -> tuple[Answer, ...]:
+    """One answer, in JSON."""
+    return (Answer(status, about, {JSON: schema}),)

@@ -14,8 +14,8 @@ import msgspec
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
 from penstock.errors import CorruptLog
-from penstock.http.shared_value import SharedValue
-from penstock.http.user import User
+from penstock.http.auth.shared_value import SharedValue
+from penstock.http.auth.user import User
 from penstock.storage.shared import Shared
 
 __all__ = ["Claims", "Tokens", "open_tokens"]

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from penstock.errors import CorruptLog, NewerFormat
-from penstock.http.user import Role, User, new_id, new_stamp
+from penstock.http.auth.user import Role, User, new_id, new_stamp
 
 __all__ = ["NAME", "UserRecords", "decode_users", "encode_users"]
 
