@@ -1,4 +1,4 @@
-"""Calls in JSON: a form is sent, and an answer of a known kind comes back."""
+"""Calls in JSON: a form is sent, and an answer of a known type comes back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _Kind = TypeVar("_Kind")
 
 
 class JsonCalls:
-    """Errors are those of `Transport.request`, and `ServerFailed` for an answer of another kind."""
+    """Raises what `Transport.request` raises, and `ServerFailed` for an answer of another type."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def read(self, path: str, kind: type[_Kind]) -> _Kind:
-        """Changes nothing, so it is sent again when its answer is lost."""
+        """A GET. It changes nothing, so it is sent again when its answer is lost."""
         return decode_answer(await self._transport.request("GET", path, is_repeatable=True), kind)
 
     async def ask(
@@ -39,7 +39,7 @@ class JsonCalls:
         return decode_answer(data, kind)
 
     async def tell(self, method: str, path: str, form: dict[str, object] | None = None) -> None:
-        """Whatever it is answered, if it is not refused."""
+        """For calls whose answer holds nothing of interest."""
         data = None if form is None else encode_form(form)
         await self._transport.request(method, path, body=data)
 

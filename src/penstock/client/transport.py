@@ -82,7 +82,7 @@ class Transport:
         await self._pool.close()
 
     async def look(self, path: str) -> Answer:
-        """Status, headers and body of one GET, whatever they are. Raises `Unreachable`."""
+        """The answer to one GET, whatever its status. Raises `Unreachable`."""
         try:
             return await self._exchange("GET", path, None, {}, 0.0)
         except _Failed as exc:
@@ -100,10 +100,10 @@ class Transport:
         wait_seconds: float = 0.0,
         is_repeatable: bool = False,
     ) -> bytes:
-        """The body of a good answer. ``wait_seconds`` comes on top of the client's own patience.
+        """The body of a successful answer. ``wait_seconds`` is added to the client's own timeout.
 
-        Every attempt has the same ``idempotency_key``. ``is_repeatable``: doing it twice is the
-        same as doing it once. Raises what `error_of` makes of a refusal, `Unreachable` and
+        Every attempt has the same ``idempotency_key``. ``is_repeatable`` says that doing it twice
+        is the same as doing it once. Raises what `error_of` makes of a refusal, `Unreachable` and
         `ClientClosed`.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
@@ -160,7 +160,7 @@ class Transport:
             cause = exc.__cause__
             error = Unreachable(f"no connection to {self._base}: {_reason(cause)}")
             error.__cause__ = cause
-            # A certificate that is not trusted now will not be in a second.
+            # A certificate that is not trusted now will not be trusted in a second.
             may_pass = not isinstance(cause, ssl.SSLError)
             raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
         except (OSError, TimeoutError) as exc:
@@ -193,7 +193,7 @@ def _reason(cause: BaseException | None) -> str:
 
 
 def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
-    """Raises `ServerFailed` when it is not what such an answer looks like."""
+    """From JSON. Raises `ServerFailed` when it is not of this type."""
     try:
         return msgspec.json.decode(data, type=kind)
     except msgspec.DecodeError as exc:
@@ -201,7 +201,7 @@ def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
 
 
 def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
-    """The same for MessagePack, which only comes where it was asked for."""
+    """From MessagePack, which a server sends only when asked to. Raises `ServerFailed`."""
     try:
         return msgspec.msgpack.decode(data, type=kind)
     except msgspec.DecodeError as exc:
