@@ -45,10 +45,10 @@ async def create_app(
     log: RequestLog | None = None,
     registry: CollectorRegistry | None = None,
 ) -> Application:
-    """An ASGI application. It neither opens nor closes the broker, nor flushes the log.
+    """The application. It neither opens nor closes the broker, nor flushes the log.
 
-    What ``registry`` holds already is among the figures at ``/metrics``. Raises what the users and
-    the key of their tokens raise when they cannot be read.
+    What ``registry`` already holds is shown at ``/metrics``, too. Raises what `open_users` and
+    `open_tokens` raise.
     """
     clock = clock or SystemClock()
     registry = registry or CollectorRegistry()
@@ -79,7 +79,7 @@ async def create_app(
         *Ops(broker, registry).routes(),
     ]
     routes += Documents(routes).routes()
-    # A router of its own: the framework's default one is shared by all applications of a process.
+    # The framework's default router is shared by all applications of a process.
     app = Application(router=Router())
     for route in routes:
         app.router.add(route.method, route.path, gate.guard(route))
@@ -90,14 +90,14 @@ async def create_app(
         try:
             await topics.open()
         except StorageError as exc:
-            # A disk that is full at start may have space later; the queues work without this.
+            # A disk that is full now may have space later, and the queues work without topics.
             logger.error("the topics could not be put right: start again", error=str(exc))
 
     return app
 
 
 def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
-    """For what no route matches: 405 if another method would, else 404."""
+    """The handler for what no route matches: 405 if another method would match, else 404."""
     methods: dict[str, list[str]] = {}
     for route in routes:
         methods.setdefault(route.path, []).append(route.method)

@@ -1,4 +1,4 @@
-"""What an error is over HTTP: its status, and the body that says so."""
+"""Errors over HTTP: the status of each, and the body that describes it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
     "unauthorized",
 ]
 
-# By the nearest class in the error tree.
+# An error has the status of the nearest class above it in the tree.
 _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -51,7 +51,7 @@ class Refused(Exception):
 
 
 def unauthorized(message: str) -> Refused:
-    """401, with the two ways to say who one is."""
+    """A 401, which names the two ways to authenticate."""
     challenge = b'Basic realm="penstock", Bearer realm="penstock"'
     return Refused(HTTPStatus.UNAUTHORIZED, message, {b"WWW-Authenticate": challenge})
 
@@ -85,7 +85,7 @@ class Refusal(msgspec.Struct, kw_only=True):
 
 
 class Problem(msgspec.Struct, kw_only=True):
-    """An error as RFC 9457 has it. `code` is stable: programs may compare it."""
+    """An error in the form of RFC 9457. `code` is stable: programs may compare it."""
 
     type: str = "about:blank"
     title: str

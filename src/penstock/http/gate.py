@@ -1,4 +1,4 @@
-"""What every request passes, in one place: its id, who asks, how often, and how it is answered."""
+"""The gate that every request passes: its id, who sends it, rate limits, and errors as answers."""
 
 from __future__ import annotations
 
@@ -37,10 +37,12 @@ logger = structlog.get_logger("penstock.http")
 
 
 class Route(NamedTuple):
-    """`role` None is open to everybody. `limit` names the rate limit that applies, if any.
+    """A method and a path, the handler for it, and what the gate is to do before and after.
 
-    Errors are told as problems (RFC 9457) where the route `is_native`, with ``success`` false where
-    it `says_success`, else as LightQ does.
+    - `role`: what the caller needs; None is open to everybody.
+    - `limit`: the name of the rate limit that applies, if any.
+    - `is_native`: errors are problems (RFC 9457).
+    - `says_success`: errors have ``success`` false. Without either, they look as LightQ's do.
     """
 
     method: str
@@ -63,7 +65,7 @@ def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Re
 class Gate:
     """Wraps handlers. Errors become answers here and nowhere else.
 
-    ``limits`` are requests a second, by the names that routes have for them; 0 or less is none.
+    ``limits`` are in requests a second, by the names that routes use; 0 or less is no limit.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Gate:
         }
         self._times = times
         self._log = log
-        # Made by counting on from a random number: that is enough to tell requests apart.
+        # A random prefix and a counter are enough to tell requests apart.
         self._id_prefix = secrets.token_hex(10)
         self._id_numbers = itertools.count()
 
@@ -133,8 +135,8 @@ class Gate:
             self._log.add(request_id, route.method, route.path, group, number, seconds)
             return response
 
-        # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
-        # what it returns.
+        # The type itself, not its name: otherwise the framework wraps the handler, twice, to
+        # inspect what it returns.
         guarded.__annotations__["return"] = Response
         return guarded
 

@@ -1,4 +1,4 @@
-"""What operators look at and turn: health, figures for Prometheus, the log's level."""
+"""For operators: health, figures for Prometheus, and the level of the log."""
 
 from __future__ import annotations
 

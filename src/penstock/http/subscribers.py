@@ -1,4 +1,4 @@
-"""``/admin/subscribers``: who may use the queues, beside the two users of the settings."""
+"""``/admin/subscribers``: LightQ's name for users, besides the two that the settings name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """``/api/*`` and ``/auth/*``: users who subscribe to topics and are called back.
 
-Everything here answers with ``success`` and ``message``.
+Every answer has ``success`` and ``message``.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class NewSubscription(Form, frozen=True, kw_only=True):
 
 
 class EndedSubscription(Form, frozen=True, kw_only=True):
-    """As it was subscribed."""
+    """The topic and the filter that were subscribed to."""
 
     topic: Topic | None = None
     filter: str | None = None
@@ -56,7 +56,7 @@ class NewDependency(Form, frozen=True, kw_only=True):
 
 
 class Subscribed(Done, frozen=True, kw_only=True):
-    """`secret` signs the calls. It is there the first time, and never shown again."""
+    """`secret` signs the calls. It is shown the first time, and never again."""
 
     subscription: str
     secret: str | msgspec.UnsetType = msgspec.UNSET

@@ -1,4 +1,4 @@
-"""``/auth/*``: a token for a password, and another password."""
+"""``/auth/*``: log in for a token, and change a password."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Credentials(Form, frozen=True, kw_only=True):
 
 
 class NewPassword(Credentials, frozen=True, kw_only=True):
-    """With the password that counts until now."""
+    """`password` is the one that is valid until now."""
 
     new_password: Password
 

@@ -1,4 +1,4 @@
-"""``/api/producers``: content for a topic."""
+"""``/api/producers``: publish content for a topic."""
 
 from __future__ import annotations
 

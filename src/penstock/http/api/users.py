@@ -1,4 +1,4 @@
-"""``/api/users``: people who make themselves known, and the admins among them."""
+"""``/api/users``: register a user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FORBIDDEN = HTTPStatus.FORBIDDEN
 
 
 class NewUser(Form, frozen=True, kw_only=True):
-    """`email` is what it logs in with, and nobody else's."""
+    """`email` is what the user logs in with. It is unique."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     email: Annotated[str, msgspec.Meta(min_length=3, max_length=254)]
@@ -35,7 +35,7 @@ class NewUser(Form, frozen=True, kw_only=True):
 
 
 class UserCreated(Done, frozen=True, kw_only=True):
-    """`id` is what the user is called elsewhere."""
+    """`id` is how other calls refer to the user."""
 
     id: str
 
@@ -77,7 +77,7 @@ class UserCalls:
         return user
 
     def _permit(self, asker: User | None, role: Role, *, is_local: bool) -> None:
-        """An admin may add anybody. Others may as far as the server is theirs alone."""
+        """Raises `Refused` unless the caller may add such a user. An admin may add anybody."""
         if asker is not None:
             asker = self._users.by_id(asker.id)
             if asker is not None and asker.role is Role.ADMIN:
@@ -94,14 +94,14 @@ class UserCalls:
             raise unauthorized(message) if asker is None else Refused(_FORBIDDEN, message)
 
     def _has_admin(self) -> bool:
-        """One whose password is in the documentation is none."""
+        """Whether there is an admin, other than the one with the password in the documentation."""
         return not self._settings.has_default_admin_password or any(
             user.role is Role.ADMIN for user in self._users.stored()
         )
 
 
 def _is_of_a_site(request: IncomingRequest) -> bool:
-    """Whether a page of another machine asks, in a browser that happens to run on this one."""
+    """Whether a web page of another machine sends this, from a browser that runs on this one."""
     origin = request.first.get(b"origin")
     if origin is None:
         return False

@@ -1,12 +1,12 @@
-"""Who asks: a name and a password by HTTP Basic, or a token that was given for them.
+"""Who a caller is: by a name and a password (HTTP Basic), or by a token that was given for them.
 
-A check with bcrypt takes long, on purpose. So the verdict on a right header is remembered for some
-minutes under a keyed digest of it, and costs microseconds from then on. Each time it is used the
-user is looked up again: a verdict counts only while the user exists and has the password that it
-was reached for. Users are known by heart, and what other servers change is learned by news; before
-a password is checked or a token refused, it is asked for. Wrong passwords are checked each time, in
-a thread, and after some of them the name has to wait. A name that nobody has is treated in the same
-way, so that nothing tells it apart.
+A check with bcrypt is slow on purpose. So a header that was right is remembered for some minutes,
+under a keyed digest of it, and takes microseconds from then on. The user is looked up again each
+time: what is remembered counts only while the user exists and has the same password. Users are in
+memory, and other servers send news of what they change; before a password is checked or a token
+refused, the store is asked as well. Wrong passwords are checked every time, in a thread, and after
+a few of them the name has to wait. A name that nobody has is treated in just the same way, so that
+nothing tells the two apart.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ T = TypeVar("T")
 
 
 class UserDirectory(Protocol):
+    """What the authenticator needs to know about users."""
+
     def get(self, username: str) -> User | None: ...
 
     def by_id(self, id: str) -> User | None: ...
 
     async def refresh(self) -> None:
-        """Know whom other servers have added or changed until now."""
+        """Learn what other servers have changed until now."""
         ...
 
 
 class _Verdict(NamedTuple):
-    """`until` is by the monotonic clock. `expires` is when a token does, in seconds since 1970."""
+    """`until` is on the monotonic clock. `expires` is when a token does, in seconds since 1970."""
 
     user_id: str
     stamp: str
@@ -70,17 +72,17 @@ class Authenticator:
         self._key = secrets.token_bytes(32)
         self._known: dict[bytes, _Verdict] = {}
         self._failures: dict[bytes, tuple[int, float]] = {}
-        # Checks under way, by digest: many connections that begin at once share one.
+        # Checks under way, by digest: many connections that start at once share one.
         self._checks: dict[bytes, asyncio.Task[User | None]] = {}
         # What an unknown name is checked against, so that it takes as long as a known one.
         self._nobody = hash_password(secrets.token_hex())
 
     def recall(self, header: bytes) -> User | None:
-        """At once, if the header was found right not long ago; otherwise `identify` has to."""
+        """The user, if the header was found right not long ago. Otherwise ask `identify`."""
         return self._recall(self._digest(header))
 
     async def identify(self, header: bytes) -> User | None:
-        """None when the header is not right. Raises `TooManyPasswords`."""
+        """The user; None when the header is not right. Raises `TooManyPasswords`."""
         digest = self._digest(header)
         user = self._recall(digest)
         if user is not None:
@@ -104,18 +106,18 @@ class Authenticator:
             check = asyncio.ensure_future(self._check(username, password))
             self._checks[digest] = check
             check.add_done_callback(lambda done: self._end(digest, done))
-        # One of those who wait may go away without taking the check from the others.
+        # A waiter that goes away must not cancel the check for the others.
         return await asyncio.shield(check)
 
     def _end(self, digest: bytes, done: asyncio.Task[User | None]) -> None:
         del self._checks[digest]
         if not done.cancelled():
-            done.exception()  # looked at, in case that nobody waits any more
+            done.exception()  # retrieved, in case nobody is waiting any more
 
     async def _check(self, username: str, password: str) -> User | None:
         await self._users.refresh()
         user = self._users.get(username)
-        # Not the name as it is: it may be long, and there may be two ways to write it.
+        # Not by the name itself: it may be long, and there may be two ways to write it.
         who = self._digest(canonical(username).encode())
         left = self._failures.get(who, (0, 0.0))[1] - self._monotonic()
         if left > 0:
@@ -124,7 +126,7 @@ class Authenticator:
         is_right = await self._passwords.is_right(password, expected)
         if is_right and user is not None:
             self._failures.pop(who, None)
-            # It may be gone, or have another password, since the thread is at it.
+            # In the meantime the user may have been removed, or given another password.
             return self._current(user.id, user.stamp)
         self._note_failure(who)
         return None
@@ -135,7 +137,7 @@ class Authenticator:
             return None
         user = self._current(claims.sub, claims.stamp)
         if user is None:
-            # It may be of another server, which has just added the user.
+            # Another server may have just added the user, and issued the token.
             await self._users.refresh()
             user = self._current(claims.sub, claims.stamp)
         if user is not None:
@@ -152,7 +154,7 @@ class Authenticator:
             del self._known[digest]
             return None
         if left < REMEMBER_SECONDS / 2:
-            # While it is used it stays: who guesses at a name cannot lock its owner out.
+            # While it is used it stays: someone who guesses passwords cannot lock its owner out.
             self._remember(digest, user, known.expires)
         return user
 
@@ -175,7 +177,7 @@ class Authenticator:
 
 
 def _put(table: dict[bytes, T], key: bytes, value: T) -> None:
-    """The one that was put there longest ago makes room."""
+    """Add an entry, and drop the oldest one if there are too many."""
     table.pop(key, None)
     if len(table) >= _MAX_REMEMBERED:
         del table[next(iter(table))]
@@ -183,7 +185,7 @@ def _put(table: dict[bytes, T], key: bytes, value: T) -> None:
 
 
 def _parse_token(header: bytes) -> str | None:
-    """What follows `Bearer`, or all of it if it looks like a token."""
+    """What follows `Bearer`, or the whole header if it looks like a token."""
     scheme, _, rest = header.partition(b" ")
     token = rest.strip() if scheme.lower() == b"bearer" else header
     if token.count(b".") != 2 or b" " in token:

@@ -1,7 +1,7 @@
-"""Passwords: hashed and checked with bcrypt, which takes long on purpose.
+"""Passwords: hashed and checked with bcrypt, which is slow on purpose.
 
-All of it happens in one thread: a flood of passwords takes one core at most, none of the store's
-threads, and never the event loop. Only so many wait for that thread; the next is sent away.
+All of it happens in one thread, so that a flood of passwords takes one core at most, none of the
+store's threads, and never the event loop. Only so many may wait for that thread; more are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import bcrypt
 
 __all__ = ["MAX_WAITING", "Passwords", "TooManyPasswords", "hash_password", "is_password"]
 
-# What LightQ's encoder uses: some 50 ms a check.
+# As LightQ's encoder has it: some 50 ms per check.
 ROUNDS = 10
 MAX_WAITING = 64
 _BCRYPT_BYTES = 72
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class TooManyPasswords(Exception):
-    """No password is looked at now: wait for `seconds`."""
+    """No password is checked now: wait for `seconds`."""
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ def is_password(password: str, hashed: str) -> bool:
 
 
 def _digestible(password: str) -> bytes:
-    # bcrypt refuses a longer one, or loses its end, and stops at a zero byte.
+    # bcrypt refuses or truncates a longer one, and stops at a zero byte.
     data = password.encode()
     if len(data) <= _BCRYPT_BYTES and b"\0" not in data:
         return data
@@ -51,7 +51,7 @@ def _digestible(password: str) -> bytes:
 
 
 class Passwords:
-    """The thread, and the line before it."""
+    """The thread that hashes and checks, and those that wait for it."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-passwords")

@@ -1,4 +1,4 @@
-"""A value that the servers of one store share, and that each of them knows by heart."""
+"""A value that the servers of one store share, and that each of them has in memory."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger = structlog.get_logger("penstock.http")
 class SharedValue(Generic[T]):
     """Reading it costs nothing. A change is stored before it counts, and is all or nothing.
 
-    A server never goes back to an older value: it looks and changes one after the other. If the
-    store has lost the value, whoever knows it puts it back.
+    A server never goes back to an older value, because it looks and changes one step at a time. If
+    the store has lost the value, any server that still has it puts it back.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class SharedValue(Generic[T]):
         encode: Callable[[T], bytes],
         taken: Callable[[T], None],
     ) -> None:
-        """``decode`` gets the content and where it is; ``taken`` is told of every new value."""
+        """``decode`` gets the content and its place; ``taken`` is called with every new value."""
         self._shared = shared
         self._name = name
         self._decode = decode
@@ -47,18 +47,18 @@ class SharedValue(Generic[T]):
         self.value = empty
 
     async def open(self, first: Callable[[T], T]) -> None:
-        """Change it by ``first``, and follow what others make of it.
+        """Apply ``first`` to it, and from then on follow what other servers change.
 
         Raises what ``first``, ``decode`` and the store raise.
         """
         await self.change(first)
-        # Where it is lost, it is put back by changing nothing.
+        # A change that changes nothing puts the value back if the store has lost it.
         self._shared.follow(self._name, lambda: self.change(lambda value: value))
 
     async def change(self, change: Callable[[T], T]) -> None:
-        """``change`` is given what is so now, again if another server was faster, and may raise.
+        """Replace the value by ``change`` of it; once more if another server was faster.
 
-        Raises what the store raises.
+        Raises what ``change`` and the store raise.
         """
         async with self._changing:
             while True:
@@ -73,10 +73,10 @@ class SharedValue(Generic[T]):
                     return
 
     async def refresh(self) -> None:
-        """Know what others had changed when this was called; while the store is away, what was."""
+        """Learn what others have changed until now. While the store is away, nothing is learned."""
         looks = self._looks
         async with self._changing:
-            if self._looks == looks:  # else somebody has looked since
+            if self._looks == looks:  # otherwise somebody has looked since
                 try:
                     await self._look()
                 except StorageError as exc:

@@ -22,9 +22,9 @@ __all__ = ["Claims", "Tokens", "open_tokens"]
 
 KEY_NAME = "token.key"
 KEY_BYTES = 32
-# The only one that is accepted, whatever a token says of itself.
+# The only one that is accepted, whatever a token says about itself.
 ALGORITHM = "HS256"
-# Ours have less than 300. The head of a longer one is not even parsed.
+# Ours have less than 300. Longer ones are not even parsed.
 MAX_CHARACTERS = 1024
 
 
@@ -38,7 +38,7 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokens:
-    """Issues tokens, and tells its own from all others."""
+    """Issues tokens, and recognises its own."""
 
     def __init__(self, key: bytes, *, lifetime_seconds: float, clock: Clock) -> None:
         self.key = key
@@ -47,17 +47,17 @@ class Tokens:
 
     def issue(self, user: User) -> str:
         now_ns = self._clock.now_ns()
-        # Rounded up, so that even a short life is not over before it began.
+        # Rounded up, so that even a short-lived token is valid at first.
         expires = -(-(now_ns + self._lifetime_ns) // NANOSECONDS)
         claims = Claims(sub=user.id, stamp=user.stamp, iat=now_ns // NANOSECONDS, exp=expires)
         return jwt.encode(msgspec.structs.asdict(claims), self.key, ALGORITHM)
 
     def read(self, token: str) -> Claims | None:
-        """None unless it was signed with this key and it has not expired."""
+        """What the token says; None unless it was signed with this key and has not expired."""
         if len(token) > MAX_CHARACTERS:
             return None
         try:
-            # The clock is ours, so the library must not look at its own.
+            # The clock is passed in, so the library must not check times by its own.
             content = jwt.decode(
                 token,
                 self.key,
@@ -74,10 +74,10 @@ class Tokens:
 
 
 async def open_tokens(shared: Shared, *, lifetime_seconds: float, clock: Clock) -> Tokens:
-    """With the key that the servers of a store share, made if there is none.
+    """Tokens signed with the key that the servers of a store share; made if there is none.
 
-    Raises `StorageError`, also when others could read or change a file that holds it, `CorruptLog`
-    when there is no key in it. It is never overwritten.
+    A key is never overwritten. Raises `CorruptLog` when what is stored is not a key, and
+    `StorageError`, also when other users of the machine could read or change its file.
     """
     tokens = Tokens(b"", lifetime_seconds=lifetime_seconds, clock=clock)
 

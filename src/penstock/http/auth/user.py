@@ -1,4 +1,4 @@
-"""One user, whoever made it: the settings, an admin, or the user itself."""
+"""A user, whether the settings name it, an admin added it, or it registered itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Role", "User", "canonical", "new_id", "new_stamp"]
 
 
 class Role(IntEnum):
-    """An admin may do all that a user may."""
+    """An admin may do everything that a user may."""
 
     USER = 1
     ADMIN = 2
@@ -20,12 +20,12 @@ class Role(IntEnum):
 class User(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a user.
 
-    - `id` never changes and is never given to another.
-    - `username` is what it logs in with: a name, or an e-mail address. No two users share one.
-    - `stamp` is new with every password. Whatever was granted under another one is void.
-    - `requests_per_second` 0 or less is no limit.
-    - `name` is what people call it, if it said so.
-    - `after` are the ids of the users that must have taken a message before this one gets it.
+    - `id` never changes, and is never used again.
+    - `username` is what the user logs in with: a name, or an e-mail address. It is unique.
+    - `stamp` changes with every password. Whatever was granted under another stamp is void.
+    - `requests_per_second`: 0 or less is no limit.
+    - `name` is what people call the user, if given.
+    - `after` has the ids of the users that must have taken a message before this one gets it.
     """
 
     id: str
@@ -39,7 +39,7 @@ class User(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def canonical(username: str) -> str:
-    """The one way to write it that counts: for an e-mail address, capitals do not."""
+    """The spelling that counts: in an e-mail address, capitals do not matter."""
     return username.casefold() if "@" in username else username
 
 

@@ -1,4 +1,4 @@
-"""How the users are kept: as one small document, ``users.json``, replaced as a whole."""
+"""How users are stored: as one small document, ``users.json``, which is replaced as a whole."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.http.auth.user import Role, User, new_id, new_stamp
 __all__ = ["NAME", "UserRecords", "decode_users", "encode_users"]
 
 NAME = "users.json"
-# Raise it when an older release could misread it, and let `decode_users` understand both.
-# 1 had neither ids nor stamps, and no users of the settings.
+# Raise it when an older release could misread the document, and let `decode_users` read both.
+# Version 1 had neither ids nor stamps, and no users of the settings.
 VERSION = 2
 
 
 class UserRecords(msgspec.Struct, frozen=True, kw_only=True):
-    """`stored` are those that were added; `configured` are the two of the settings."""
+    """`stored` are the users that were added, `configured` the two of the settings."""
 
     stored: tuple[User, ...] = ()
     configured: tuple[User, ...] = ()

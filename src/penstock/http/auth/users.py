@@ -25,12 +25,12 @@ _EMAIL = re.compile(r"[^@\s:]{1,64}@[^@\s:]{1,189}")
 
 
 class Users:
-    """Looked up by name and by id. Made empty; `open_users` opens them.
+    """Users, by name and by id. It starts empty; `open_users` reads them.
 
-    All servers of a store have the same ones. A change is stored before it counts, and is all or
-    nothing; of two that exclude each other, one is refused, whichever servers they came to.
+    All servers of a store have the same users. A change is stored before it counts, and is all or
+    nothing; of two changes that exclude each other, one is refused, whichever servers they reach.
 
-    Of two users of one name, one of the settings and one that was added, the former is meant.
+    When the settings name a user that was also added, the one of the settings counts.
     """
 
     def __init__(self, shared: Shared, passwords: Passwords) -> None:
@@ -57,7 +57,7 @@ class Users:
         await self._shared.open(first)
 
     async def refresh(self) -> None:
-        """Know whom other servers have added until now."""
+        """Learn what other servers have changed until now."""
         await self._shared.refresh()
 
     @property
@@ -81,7 +81,7 @@ class Users:
         return list(self._by_id.values())
 
     def stored(self) -> list[User]:
-        """Those that were added, by name."""
+        """The users that were added, by name."""
         return sorted(self._records.stored, key=lambda user: user.username)
 
     async def add(
@@ -94,7 +94,7 @@ class Users:
         name: str | None = None,
         permit: Callable[[], None] = lambda: None,
     ) -> User:
-        """``permit`` raises if the user may not be added; it is asked when nothing can change.
+        """Add a user. ``permit`` raises if that is not allowed; it is called as the change is made.
 
         Raises `InvalidName`, `UserExists`, `TooManyPasswords`, or `Conflict` for too many users.
         """
@@ -114,14 +114,14 @@ class Users:
 
         def add(records: UserRecords) -> UserRecords:
             permit()
-            self._check_free(username)  # somebody may have been faster
+            self._check_free(username)  # somebody else may have been faster
             return msgspec.structs.replace(records, stored=(*records.stored, user))
 
         await self._shared.change(add)
         return user
 
     async def remove(self, username: str) -> User:
-        """Nobody waits for it any more.
+        """Remove a user. Those that waited for it do so no longer.
 
         Raises `UserNotFound`, or `InvalidArgument` for a user of the settings.
         """
@@ -140,7 +140,7 @@ class Users:
         return removed[-1]
 
     async def set_password(self, user: User, password: str) -> User:
-        """Whatever the old one granted is void from then on.
+        """Change a password. Whatever was granted for the old one is void from then on.
 
         Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
         """
@@ -168,7 +168,7 @@ class Users:
         role: Role | None = None,
         requests_per_second: int | None = None,
     ) -> User:
-        """What is None stays as it is. Whatever an old password granted is void from then on.
+        """Change what is not None. Whatever was granted for an old password is void from then on.
 
         Raises `UserNotFound`, `InvalidArgument` for a user of the settings, or `TooManyPasswords`.
         """
@@ -196,9 +196,9 @@ class Users:
         return changed
 
     async def wait_for(self, user: User, others: Sequence[User]) -> User:
-        """From now on ``user`` gets a message after ``others`` (and those it had) have taken it.
+        """From now on ``user`` gets a message after ``others``, besides those it waited for before.
 
-        Raises `InvalidDependency` for a cycle, and says it, or `UserNotFound`.
+        Raises `InvalidDependency`, which names the cycle, or `UserNotFound`.
         """
         changed = user
 
@@ -244,10 +244,10 @@ class Users:
 async def open_users(
     settings: Settings, passwords: Passwords, shared: Shared, *, has_others: bool = False
 ) -> Users:
-    """``has_others`` if there may be other servers.
+    """The users of a store. ``has_others`` says that other servers may share them.
 
-    Raises `InvalidArgument` for default passwords that others have replaced, and `CorruptLog`,
-    `NewerFormat` or another `StorageError`.
+    Raises `InvalidArgument` when a default password would replace one that another server has set,
+    and `CorruptLog`, `NewerFormat` or another `StorageError`.
     """
     users = Users(shared, passwords)
     await users.open(settings, has_others=has_others)

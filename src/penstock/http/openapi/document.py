@@ -1,4 +1,4 @@
-"""``/openapi.json`` and ``/docs``: what the routes say about themselves, put together once."""
+"""``/openapi.json`` and ``/docs``: one document of what the routes say about themselves."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ if it sent one, and its `X-Correlation-Id` if it sent that."""
 
 
 class Documents:
-    """Handlers of the two. Each is made when it is asked for first, and handed out from then on."""
+    """Their handlers. Each document is made when it is first asked for, and kept."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._routes = [*routes, *self.routes()]
@@ -119,7 +119,7 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 class _Schemas:
-    """Every type that an operation names becomes a component, and is referred to from then on."""
+    """Every type that an operation names becomes a component, and is referred to by its name."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         types: dict[Any, None] = {Problem: None, Refusal: None}

@@ -32,7 +32,7 @@ class Body(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """By content type; without any it has no body. `headers` are names and what they say."""
+    """`types` are by content type; without any there is no body. `headers` say what each means."""
 
     status: int
     about: str
@@ -41,7 +41,7 @@ class Answer(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """What the route's role and rate limit imply (401, 403, 429) need not be said again."""
+    """What the route's role and rate limit imply (401, 403, 429) is added to it."""
 
     summary: str
     tag: str

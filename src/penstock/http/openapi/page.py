@@ -1,4 +1,4 @@
-"""An OpenAPI document as one page that needs nothing else: no script, font or style of others."""
+"""An OpenAPI document as one HTML page that loads nothing else: no script, font or style sheet."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The order in which the request collection tries every call, and what each of them sends.
+"""The story that the request collection tells: its calls in order, and what each of them sends.
 
-A value in double braces is a variable: of the collection, or saved from an earlier answer.
+A value in double braces is a variable, of the collection or saved from an earlier answer.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ _BATCH = "application/vnd.penstock.batch+json"
 
 
 class Step(NamedTuple):
-    """One request. `saves` are variables, each with its place in the answer's JSON.
+    """One request.
 
-    `values` are those of parameters. `status` is the first good one of the document if it is None.
+    - `values`: those of its parameters.
+    - `saves`: variables to set, each from a place in the answer's JSON.
+    - `status`: what to expect; None is the document's first successful one.
     """
 
     method: str

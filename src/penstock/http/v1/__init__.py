@@ -1,4 +1,4 @@
-"""``/v1/*``: the native API. Everything that the model can do, batch in every verb."""
+"""``/v1/*``: the native API. It has everything that the model can do, in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["native_routes"]
 
 
 def native_routes(broker: Broker) -> list[Route]:
-    """The busiest come first: that is the order in which a path is looked up."""
+    """The busiest come first, because that is the order in which a path is looked up."""
     streams = Streams()
     routes = [
         *Publishing(broker, streams).routes(),

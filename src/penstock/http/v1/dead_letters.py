@@ -1,4 +1,4 @@
-"""Dead letters of a queue: look at them, give them back, remove them."""
+"""Dead letters of a queue: list, replay, discard."""
 
 from __future__ import annotations
 

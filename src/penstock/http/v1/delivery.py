@@ -1,4 +1,4 @@
-"""Delivery: receive, poll, ask again, settle."""
+"""Deliveries: receive, poll, ask for one again, settle."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class NackJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The leases end `seconds` from now; with `further`, that much later than they would."""
+    """The leases end `seconds` from now or, with `further`, that much later."""
 
     targets: Targets
     seconds: Annotated[float, Meta(gt=0, le=1e9)]
@@ -74,7 +74,7 @@ class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Targets are receipts or message ids. `ack_up_to` settles everything below that index.
 
-    `give_back` takes deliveries back that nobody has begun with: they do not count.
+    `give_back` is for deliveries that nobody has started on: they are ready again, and not counted.
     """
 
     ack: Targets = []
@@ -85,7 +85,7 @@ class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettledJson(msgspec.Struct, kw_only=True):
-    """An outcome for each target, in the order in which they came."""
+    """An outcome for each target, in order."""
 
     ack: list[Outcome]
     nack: list[list[Outcome]]

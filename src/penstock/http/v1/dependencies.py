@@ -1,4 +1,4 @@
-"""Dependencies: which subscription waits for which, and the messages that are held by that."""
+"""Dependencies: which subscription waits for which, and the messages that are held meanwhile."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ReleaseJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class HeldJson(msgspec.Struct, kw_only=True):
-    """`indexes` are those of `messages`, for who wants nothing else."""
+    """`indexes` are those of `messages`, for callers that need nothing else."""
 
     indexes: list[int]
     messages: list[HeldMessage]

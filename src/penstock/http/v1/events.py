@@ -1,4 +1,4 @@
-"""What happened to the messages of a queue: the rows that its events queue holds."""
+"""Events: what happened to the messages of a queue, row by row, from its events queue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.storage.block import Chunk
 __all__ = ["Events"]
 
 _TAG = "events"
-# A page ends early when it has this many rows, and so does a record batch.
+# A page ends early when it has this many rows, and so does an Arrow record batch.
 _ROWS = 8192
 # A part of the events queue: its messages are small, and each may stand for many rows.
 _MESSAGES = 64
@@ -38,7 +38,7 @@ _BYTES = 64 * 1024
 _encoder = msgspec.json.Encoder()
 
 Runs = list[tuple[int, LifecycleRun]]
-"""With the index of the message that tells each."""
+"""Each with the index, in the events queue, of the message that tells it."""
 
 
 class EventJson(msgspec.Struct, kw_only=True):
@@ -113,7 +113,7 @@ class Events:
         return response
 
     async def _salt(self, queue: str) -> int:
-        """What the ids of the queue's messages are made with."""
+        """The number from which the ids of the queue's messages are made."""
         stats = await self._broker.queue_stats(queue)
         try:
             await self._broker.queue_stats(queue + EVENTS_SUFFIX)
@@ -135,7 +135,7 @@ class Events:
 
 
 def _events(queue: str, salt: int, at: int, run: LifecycleRun) -> Iterator[EventJson]:
-    """A row for each message of a run, which is told at the index ``at``."""
+    """A row for each message of a run, which the events queue tells at the index ``at``."""
     published_at, moment = to_datetime(run.published_ns), to_datetime(run.at_ns)
     for index in range(run.start, run.stop):
         yield EventJson(
@@ -158,7 +158,7 @@ def _rows(queue: str, salt: int, runs: Runs) -> list[EventJson]:
 
 
 def _parts(chunk: Chunk) -> Iterator[Runs]:
-    """The runs of a part of the events queue, so many at a time that they are not too many rows."""
+    """The runs in a part of the events queue, grouped so that no group has too many rows."""
     runs: Runs = []
     count = 0
     for block in chunk.blocks:

@@ -1,4 +1,4 @@
-"""The forms in which many messages travel: their content types, and what they need installed."""
+"""The formats in which many messages travel: their content types, and what they need installed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MSGPACK_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
 def wanted_stream(request: IncomingRequest) -> str | None:
-    """The stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
+    """The kind of stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
     accepted = request.first.get(b"accept") or b""
     for kind in (ARROW, NDJSON):
         if kind.encode() in accepted.lower():
@@ -26,9 +26,9 @@ def wanted_stream(request: IncomingRequest) -> str | None:
 
 
 def load_arrow(part: str) -> ModuleType:
-    """The module that makes Arrow (`columns`), or reads it (`rows`). Raises `MissingExtra`.
+    """The module that writes Arrow (`columns`), or reads it (`rows`). Raises `MissingExtra`.
 
-    The first time it takes a while: in a thread.
+    The first time it takes a while, so call it in a thread.
     """
     try:
         return import_module(f"penstock.http.v1.arrow_{part}")

@@ -1,4 +1,4 @@
-"""Publishing: one message, or many in any of the forms in which they travel."""
+"""Publishing: one message, or many in any of the formats for them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _TAG = "messages"
 _PREFIX = b"penstock-"
 _ATTRIBUTE = b"penstock-attribute-"
 _OCTETS = DEFAULT_CONTENT_TYPE.encode()
-# As a header has them.
+# As they are in a header.
 _KIND_BATCH = BATCH.encode()
 _KIND_MSGPACK = MSGPACK_BATCH.encode()
 _KIND_NDJSON = NDJSON.encode()
@@ -97,7 +97,7 @@ class Publishing:
         return batch
 
 
-# The ways to publish.
+# The formats.
 
 
 async def _read_single(request: IncomingRequest, content_type: bytes | None) -> NewMessage:
@@ -109,7 +109,7 @@ async def _read_single(request: IncomingRequest, content_type: bytes | None) -> 
                 f"{exc}: store the content elsewhere and send a reference"
             ) from None
         raise
-    # A message without any of these is stored without an envelope: leave the defaults alone.
+    # A message with nothing but defaults is stored without an envelope, so keep it at that.
     kind = (
         DEFAULT_CONTENT_TYPE
         if content_type is None or content_type == _OCTETS
@@ -220,7 +220,7 @@ def _new_messages(forms: list[NewMessageJson]) -> list[NewMessage]:
     return messages
 
 
-# What the routes say about themselves.
+# What the route says about itself.
 
 
 def _header(name: str, about: str, schema: str = "string", format: str | None = None) -> Parameter:

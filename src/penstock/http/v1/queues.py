@@ -1,4 +1,4 @@
-"""Queues: list, create, look at, alter, delete, purge."""
+"""Queues: list, create, show, alter, delete, purge."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Queues:
         return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
 
     async def ensure(self, request: IncomingRequest) -> Response:
-        """Whoever comes first makes it; others find it as they would have made it."""
+        """The first caller creates it; others find it as they would have created it."""
         name = path_value(request, "queue")
         settings = settings_of(await read_form(request, _changes), QueueConfig)
         is_new = await self._broker.ensure_queue(name, **settings)

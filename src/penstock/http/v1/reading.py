@@ -1,4 +1,4 @@
-"""Messages of a queue: read them by index or id, without touching anybody's progress."""
+"""Reading messages by index or id, without touching anybody's progress."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Asked(NamedTuple):
-    """What of a queue is to be read: ``start <= index < stop``. `next` is None at its end."""
+    """The part of a queue to read: ``start <= index < stop``. `next` is None at the queue's end."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 async def asked_range(
     broker: Broker, request: IncomingRequest, queue: str, *, is_stream: bool
 ) -> Asked:
-    """By `start`, `end` and `limit`; up to where the queue ends now. A page has a limit anyway."""
+    """By `start`, `end` and `limit`, up to the queue's current end. A page always has a limit."""
     start = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
     end = query_number(request, "end", MAX_NUMBER, low=0, high=MAX_NUMBER)
     if end < start:
@@ -51,7 +51,7 @@ async def asked_range(
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
     stats = await broker.queue_stats(queue)
     head = min(end, stats.next_index)
-    # A stream without a limit has also what is kept aside of what retention has removed.
+    # A stream without a limit includes the stragglers that retention has kept aside.
     at = start if limit == MAX_NUMBER else max(start, stats.first_index)
     stop = min(at + limit, head)
     return Asked(at, stop, stop if at < stop < head else None)

@@ -1,4 +1,4 @@
-"""Subscriptions of a queue: list, create, look at, alter, delete, move, pause."""
+"""Subscriptions of a queue: list, create, show, alter, delete, seek, pause, rotate secrets."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class SubscriptionList(msgspec.Struct, kw_only=True):
 
 
 class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
-    """`secret` signs its callbacks; it is there when it is new, and never shown again."""
+    """`secret` signs its callbacks. It is shown when it is new, and never again."""
 
     secret: str | UnsetType = UNSET
 
@@ -119,7 +119,7 @@ class Subscriptions:
         return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
 
     async def ensure(self, request: IncomingRequest) -> Response:
-        """Whoever comes first makes it; others find it as they would have made it."""
+        """The first caller creates it; others find it as they would have created it."""
         queue, name = path_names(request)
         new = await read_form(request, _ensured_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
@@ -177,7 +177,7 @@ class Subscriptions:
 
 
 def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
-    """Raises `SubscriptionExists`. Whether it is paused is no setting, but how it is just now."""
+    """Raises `SubscriptionExists`. `paused` is not compared: it is a state more than a setting."""
     differing = [
         name
         for name in SubscriptionConfig.__struct_fields__

@@ -1,4 +1,4 @@
-"""Looking at messages: how they stand with a subscription, and many of them by id."""
+"""Looking at messages: with their state for a subscription, and many of them by id."""
 
 from __future__ import annotations
 
