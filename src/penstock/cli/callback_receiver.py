@@ -1,4 +1,4 @@
-"""A small receiver of callbacks, and what it received."""
+"""A small HTTP server that receives callbacks, for ``penstock listen``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ Verdict = Literal["verified", "refused", "unchecked"]
 
 
 class Arrival(msgspec.Struct, frozen=True, kw_only=True):
-    """A call. `verdict` is ``unchecked`` without a secret; `problem` says why it is ``refused``."""
+    """A call that came in.
+
+    `verdict` is ``unchecked`` without a secret; `problem` says why it is ``refused``.
+    """
 
     received_at: datetime
     verdict: Verdict
@@ -51,11 +54,11 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Inbox = asyncio.Queue[tuple[Arrival, asyncio.Future[None]]]
-"""What came, and a future to be set once it is printed: the call is answered then."""
+"""What came in, and a future to set once it is printed: only then is the call answered."""
 
 
 class Receiver:
-    """Answers ``status`` to what it can verify, and 401 to what it cannot."""
+    """Answers with ``status`` to a call that it can verify, and with 401 to others."""
 
     def __init__(self, secrets: list[str], *, status: int) -> None:
         self._secrets = secrets
@@ -66,14 +69,14 @@ class Receiver:
         self._waiting: set[asyncio.Future[None]] = set()
 
     def open(self, *more: str) -> None:
-        """Take calls, signed with these secrets or those from before; with none, any call."""
+        """Accept calls signed with these secrets or those given before; without any, all calls."""
         secrets = [*self._secrets, *more]
         self._verifier = WebhookVerifier(*secrets) if secrets else None
         self._is_open.set()
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator[tuple[str, Inbox]]:
-        """Its URL and what comes in. Raises `InvalidArgument` when the address cannot be had."""
+        """Yields its URL and its inbox. Raises `InvalidArgument` when it cannot listen there."""
         app = web.Application(client_max_size=2 * MAX_BODY_BYTES)
         app.router.add_post("/{path:.*}", self._receive)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
@@ -93,7 +96,7 @@ class Receiver:
 
     async def _receive(self, request: web.Request) -> web.Response:
         body = await request.read()
-        # The first call may be quicker than the answer that has its secret.
+        # The first call may come before the answer with the secret to verify it.
         await self._is_open.wait()
         arrival = self._look_at(request.headers, body)
         printed: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""Names that a shell completes by asking the server."""
+"""Completers: names that a shell completes by asking the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["complete_queue", "complete_subscription"]
 
-# Who presses a key does not wait longer.
+# Somebody who presses a key does not wait longer.
 _PATIENCE_SECONDS = 1.0
 
 
@@ -24,7 +24,7 @@ def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Of the queue that stands before it."""
+    """The subscriptions of the queue that is named before it."""
     queue = ctx.params.get("queue")
     if not queue:
         return []
@@ -32,7 +32,7 @@ def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _ask(ctx: typer.Context, names: Callable[[Client], list[str]], incomplete: str) -> list[str]:
-    """Nothing, if there is no answer: this is no place for errors or questions."""
+    """Nothing if there is no answer: this is no place for errors or questions."""
     given = {name: ctx.params[name] for name in Connection._fields if ctx.params.get(name)}
     connection = Connection(**given)._replace(timeout=_PATIENCE_SECONDS, retries=0)
     if connection.user and not connection.password and not connection.token:

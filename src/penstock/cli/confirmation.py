@@ -1,4 +1,4 @@
-"""Questions before something is gone."""
+"""Asking before something is deleted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["confirm"]
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ends the program unless the answer is yes. Where nobody can answer, --yes is needed."""
+    """Ends the program unless the answer is yes. Without a terminal, --yes is needed."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -118,7 +118,7 @@ def _chosen(ids: list[str] | None, *, every: bool) -> list[str] | None:
 
 
 def _report(what: str, count: int, ids: list[str] | None, *, as_json: bool) -> None:
-    """Exits with 1 when an id was no letter's."""
+    """Ends the program with 1 when an id was not that of a dead letter."""
     if as_json:
         print_json({what: count})
     else:

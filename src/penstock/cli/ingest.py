@@ -52,7 +52,7 @@ def run(
     once: Annotated[bool, typer.Option(help="Stop when nothing is left.")] = False,
 ) -> None:
     """Have every message handled, until Ctrl-C: then the batches that run are finished first."""
-    # As with `python -m`: what lies in the current directory can be named.
+    # As with `python -m`, modules in the current directory can be named.
     sys.path.insert(0, os.getcwd())
     try:
         settings = IngestSettings(prefix=prefix, lease_seconds=lease_seconds)

@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 _BLOCK_BYTES = 1024 * 1024
-# A line with a body of the largest size, all of it escaped or in base64, and the other fields.
+# Room for the largest body, escaped or in base64, and for the other fields of the line.
 _LINE_BYTES = 8 * MAX_BODY_BYTES
 
 
 class Line(NamedTuple):
-    """`number` counts from 1, and the text is without its end."""
+    """`number` counts from 1; `text` is without the line's end."""
 
     number: int
     text: bytes
@@ -54,7 +54,7 @@ def opened(path: str) -> Iterator[Source]:
 
 
 def total_bytes(paths: list[str]) -> int | None:
-    """Of all of them; None when that is not known beforehand."""
+    """The size of all files together; None when that is not known beforehand."""
     total = 0
     for path in paths:
         if path == "-" or not Path(path).is_file():
@@ -64,15 +64,15 @@ def total_bytes(paths: list[str]) -> int | None:
 
 
 def whole_file(path: str) -> bytes:
-    """No more than can be sent is read; one byte more says that it is too much."""
+    """At most one byte more than can be sent, which is enough to be refused."""
     with opened(path) as source:
         return source.file.read(MAX_BODY_BYTES + 1)
 
 
 def line_blocks(source: Source, advance: Callable[[int], None]) -> Iterator[list[Line]]:
-    """Lines, in blocks of what is there to be read. Empty ones are left out, but counted.
+    """Lines, in blocks of what can be read now. Empty lines are left out, but counted.
 
-    From a pipe a block is what its writer has written so far, so that nothing waits for the end.
+    From a pipe, a block is what its writer has written so far, so that nothing waits for the end.
     """
     number = 0
     rest = b""

@@ -17,9 +17,9 @@ __all__ = ["ndjson_message"]
 
 
 class NdjsonForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A message in a line of JSON: what ``--json`` prints can be published again.
+    """A message as a line of JSON. What ``--json`` prints can be published again.
 
-    Where a message was and what became of it there does not come along.
+    The fields that say where the message was, and what happened to it there, are ignored.
     """
 
     body: str | None = None
@@ -45,7 +45,7 @@ class NdjsonForm(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     dead_letter: object = None
 
     def message(self, template: NewMessage) -> NewMessage:
-        """With what the line leaves out from the template. Raises `ValueError`."""
+        """The message, completed from the template. Raises `ValueError`."""
         if (self.body is None) + (self.body_base64 is None) + (self.json is UNSET) != 2:
             raise ValueError("a message has exactly one of body, body_base64 and json")
         content_type = self.content_type
@@ -74,9 +74,9 @@ _decoder = msgspec.json.Decoder(NdjsonForm)
 
 
 def ndjson_message(line: Line, name: str, template: NewMessage) -> NewMessage:
-    """A line that is no message ends the program."""
+    """A line that is not a message ends the program."""
     try:
-        # What is within `json` is not looked at otherwise.
+        # The decoder does not look inside `json`.
         line.text.decode()
         return _decoder.decode(line.text).message(template)
     except (ValueError, RecursionError) as exc:

@@ -275,7 +275,7 @@ def _existing(path: str) -> Lake:
 
 
 def _options(connection: Connection) -> dict[str, str]:
-    """The same for Spark, whose executors ask the server themselves."""
+    """The connection as options for Spark, whose executors talk to the server themselves."""
     given = connection.options()
     found = {
         "url": connection.url,
@@ -289,7 +289,7 @@ def _options(connection: Connection) -> dict[str, str]:
 
 
 def _master(given: str | None) -> str | None:
-    """spark-submit has decided already, if it was that."""
+    """Under spark-submit, the master has already been decided."""
     if given is not None or "SPARK_ENV_LOADED" in os.environ:
         return given
     return "local[*]"
@@ -323,7 +323,7 @@ def _shown(progress: Progress) -> Table:
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM end a run in order: the batch that is under way may be run again."""
+    """SIGINT and SIGTERM end a run in good order; the batch under way may be run again later."""
     before = {
         number: signal.signal(number, lambda *_: stop.set())
         for number in (signal.SIGINT, signal.SIGTERM)

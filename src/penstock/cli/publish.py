@@ -136,7 +136,7 @@ def publish(
 
 
 class _Publisher:
-    """Sends batches one after the other, and counts."""
+    """Sends batches one after the other, and counts what was published."""
 
     def __init__(
         self,

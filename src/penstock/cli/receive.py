@@ -79,7 +79,7 @@ def _receive(
     seconds: float,
     lease_seconds: float | None,
 ) -> list[Delivery]:
-    """One request waits no longer than a server allows: a longer wait is several of them."""
+    """A server limits how long one request may wait, so a longer wait is several requests."""
     while True:
         found = client.receive(
             queue,

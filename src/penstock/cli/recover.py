@@ -30,8 +30,8 @@ def recover(
 ) -> None:
     """Rebuild what a Redis has lost from its archive in MongoDB.
 
-    A server does the same when it starts, and when it finds Redis empty. Queues that are whole stay
-    as they are, so it does no harm to run it at any time.
+    A server does the same when it starts, and when it finds Redis empty. Queues that are complete
+    stay as they are, so it does no harm to run it at any time.
     """
     given: dict[str, Any] = {"store": store, "archive": archive}
     try:

@@ -124,9 +124,9 @@ def _settle(
     *,
     as_json: bool,
 ) -> None:
-    """Batch by batch, and say what became of each. What is not ``good`` is a failure.
+    """Settle batch by batch, and report each outcome. One that is not ``good`` is a failure.
 
-    From a pipe what is there is settled, without waiting for more.
+    From a pipe, what has come so far is settled without waiting for more.
     """
     if not targets:
         exits.usage("name receipts or message ids, or - to read them from standard input")
@@ -166,7 +166,7 @@ def _from_input() -> Iterator[list[str]]:
 
 
 def _target(line: Line, name: str) -> str:
-    """A line that has none ends the program."""
+    """A line without a target ends the program."""
     try:
         if line.text.startswith(b"{"):
             return msgspec.json.decode(line.text, type=_Delivery).receipt
@@ -178,7 +178,7 @@ def _target(line: Line, name: str) -> str:
 def _report(
     targets: list[str], outcomes: list[Outcome], good: set[Outcome], *, as_json: bool
 ) -> int:
-    """How many are not ``good``."""
+    """Returns how many are not ``good``."""
     if as_json:
         print_lines(
             {"target": target, "outcome": outcome}

@@ -1,4 +1,4 @@
-"""The three standard streams: always there, and an output that fails ends the program."""
+"""The standard streams: all three are always open, and output that fails ends the program."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FAILED = 1
 
 
 class _Output(io.FileIO):
-    """Standard output. When it takes no more, that is the end, wherever it was written from.
+    """Standard output. When it takes no more, the program ends, wherever the write came from.
 
-    `SystemExit` goes through all that is in between, which would make of an `OSError` something
-    of its own: rich and typer exit with 1, and some commands take it for one of a directory.
+    `SystemExit` passes through everything in between, which would turn an `OSError` into something
+    else: rich and typer exit with 1, and some commands would blame a data directory.
     """
 
     def write(self, data: ReadableBuffer, /) -> int:
@@ -36,14 +36,14 @@ class _Output(io.FileIO):
             raise SystemExit(_FAILED) from None
 
     def _let_go(self) -> None:
-        # What is left in buffers has nowhere to go either, and is flushed at the very end.
+        # What is left in buffers is flushed at the very end, and has nowhere to go either.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self.fileno())
         os.close(nowhere)
 
 
 def prepare_streams() -> None:
-    """At the very start: a stream that was closed would have its number taken by a socket."""
+    """Call it first of all: a socket would take the file descriptor of a stream that is closed."""
     for number, mode in ((0, os.O_RDONLY), (1, os.O_WRONLY), (2, os.O_WRONLY)):
         try:
             os.fstat(number)
@@ -58,14 +58,14 @@ def prepare_streams() -> None:
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(output),
         encoding=encoding,
-        # Of a message there may be anything, and not every terminal knows all of it.
+        # A message may hold anything, and not every terminal can show all of it.
         errors="backslashreplace",
         line_buffering=is_unbuffered or output.isatty(),
     )
 
 
 def end_if_unread() -> None:
-    """For those who wait before they write: the reader of a pipe may have gone by then."""
+    """End the program if the reader of a pipe has left, which a write would otherwise tell."""
     output = select.poll()
     output.register(1, 0)
     if any(events & select.POLLERR for _, events in output.poll(0)):

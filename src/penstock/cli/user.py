@@ -98,7 +98,7 @@ def remove(client: Client, name: Name, yes: Yes = False, as_json: AsJson = False
 
 
 def _password() -> str:
-    """Never an option: everybody on the machine could see it."""
+    """Asked for, or read from standard input. Never an option: others could see it in `ps`."""
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     password = sys.stdin.readline(_MOST_CHARACTERS + 1).rstrip("\r\n")

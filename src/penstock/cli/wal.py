@@ -30,7 +30,7 @@ __all__ = ["app"]
 
 DAMAGE = exits.REFUSED
 
-# A directory in use changes while it is read, and may then seem damaged.
+# A directory in use changes while it is read, and may seem damaged, so it is looked at again.
 _LOOKS = 3
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ def _files(directory: Path) -> DiskFiles:
 
 
 def _look(directory: Path, look: Callable[[], T], is_good: Callable[[T], bool]) -> T:
-    """Look at a directory; more than once if it seems damaged and a process has it open."""
+    """Look at a directory, more than once if it seems damaged while a process has it open."""
     for _ in range(_LOOKS - 1):
         with suppress(FileNotFoundError):
             found = look()

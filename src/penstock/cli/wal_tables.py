@@ -1,4 +1,4 @@
-"""What the commands print for people."""
+"""What the ``penstock wal`` commands print for people."""
 
 from __future__ import annotations
 
