@@ -15,16 +15,17 @@ import msgspec
 from penstock.client import answers, paths
 from penstock.client.arguments import check_count, check_seconds, listed
 from penstock.client.coalescer import Limits
+from penstock.client.codec import MSGPACK, decode_msgpack, encode_form
 from penstock.client.consumer import Consumer
 from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
-from penstock.client.json_calls import JsonCalls, encode_form
+from penstock.client.json_calls import JsonCalls
 from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
-from penstock.client.transport import PACKED, Transport, decode_packed
+from penstock.client.transport import Transport
 from penstock.client.user import User
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
@@ -314,9 +315,9 @@ class AsyncClient:
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
         data = await self._transport.request(
-            "POST", path, body=encode_form(body), accept=PACKED, wait_seconds=wait_seconds
+            "POST", path, body=encode_form(body), accept=MSGPACK, wait_seconds=wait_seconds
         )
-        answer = decode_packed(data, answers.Deliveries)
+        answer = decode_msgpack(data, answers.Deliveries)
         return from_queue(answer.deliveries, queue, subscription)
 
     def consumer(

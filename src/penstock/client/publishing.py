@@ -11,10 +11,11 @@ import msgspec
 
 from penstock.client.arguments import listed
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.codec import MSGPACK, decode_msgpack
 from penstock.client.errors import ServerFailed
 from penstock.client.message import Published, PublishedRun
 from penstock.client.paths import queue_path
-from penstock.client.transport import PACKED, Transport, decode_packed
+from penstock.client.transport import Transport
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_KEY_CHARACTERS
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
@@ -138,11 +139,11 @@ class Publisher:
             self._path,
             body=_encoder.encode({"messages": items}),
             content_type=_BATCH,
-            accept=PACKED,
+            accept=MSGPACK,
             idempotency_key=key,
             is_repeatable=key is not None,
         )
-        published = decode_packed(data, _Answer).published()
+        published = decode_msgpack(data, _Answer).published()
         if len(published) != len(items):
             raise ServerFailed(
                 f"the server's answer makes no sense: {len(items)} messages were sent, "

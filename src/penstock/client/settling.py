@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.codec import decode_json, encode_form
 from penstock.client.errors import ServerFailed
-from penstock.client.json_calls import encode_form
 from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import Transport
 from penstock.core.message import parse_message_id
 from penstock.core.outcome import Outcome
 from penstock.errors import InvalidArgument
@@ -143,7 +143,7 @@ class Settler:
         data = await self._transport.request(
             "POST", self._path, body=encode_form(request), is_repeatable=is_repeatable
         )
-        return decode_answer(data, _Answer)
+        return decode_json(data, _Answer)
 
 
 def _check_counts(asked: list[list[str]], outcomes: list[list[Outcome]]) -> None:

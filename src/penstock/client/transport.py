@@ -7,29 +7,26 @@ import base64
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
 
-import msgspec
 from yarl import URL
 
+from penstock.client.codec import JSON
 from penstock.client.connection import Answer
-from penstock.client.errors import ClientClosed, ServerFailed, TooManyRequests, Unreachable
+from penstock.client.errors import ClientClosed, TooManyRequests, Unreachable
 from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
 from penstock.errors import InvalidArgument
 
-__all__ = ["PACKED", "Transport", "decode_answer", "decode_packed"]
+__all__ = ["Transport"]
 
-_Kind = TypeVar("_Kind")
-
-PACKED = "application/msgpack"
-_JSON = "application/json"
 _EXAMPLE = "http://127.0.0.1:8080"
 _PASSING = frozenset({502, 503, 504})
 
 
 class _Failed(Exception):
+    """An attempt that got no answer."""
+
     def __init__(self, failure: Failure) -> None:
         super().__init__()
         self.failure = failure
@@ -94,7 +91,7 @@ class Transport:
         path: str,
         *,
         body: bytes | None = None,
-        content_type: str = _JSON,
+        content_type: str = JSON,
         accept: str | None = None,
         idempotency_key: str | None = None,
         wait_seconds: float = 0.0,
@@ -114,7 +111,10 @@ class Transport:
         attempt = 1
         while True:
             try:
-                return await self._attempt(method, path, body, headers, wait_seconds)
+                answer = await self._exchange(method, path, body, headers, wait_seconds)
+                if answer.status < 300:
+                    return answer.body
+                failure = _failure(answer)
             except _Failed as exc:
                 failure = exc.failure
             delay = self._retry.delay_seconds(
@@ -124,19 +124,6 @@ class Transport:
                 raise failure.error
             await self._sleep(delay)
             attempt += 1
-
-    async def _attempt(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        wait_seconds: float,
-    ) -> bytes:
-        answer = await self._exchange(method, path, body, headers, wait_seconds)
-        if answer.status < 300:
-            return answer.body
-        raise _Failed(_failure(answer))
 
     async def _exchange(
         self,
@@ -190,22 +177,6 @@ def _reason(cause: BaseException | None) -> str:
     if isinstance(cause, ssl.SSLError) and cause.reason == "WRONG_VERSION_NUMBER":
         return "it does not speak TLS: use http://"
     return getattr(cause, "strerror", None) or str(cause) or "it took too long"
-
-
-def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
-    """From JSON. Raises `ServerFailed` when it is not of this type."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as exc:
-        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
-
-
-def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
-    """From MessagePack, which a server sends only when asked to. Raises `ServerFailed`."""
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.DecodeError as exc:
-        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
 
 
 def _base(url: str) -> str:
