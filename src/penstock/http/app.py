@@ -18,9 +18,8 @@ from penstock.http.api import Topics, api_routes
 from penstock.http.auth.authenticator import Authenticator
 from penstock.http.auth.passwords import Passwords
 from penstock.http.auth.tokens import open_tokens
-from penstock.http.auth.user import Role
 from penstock.http.auth.users import open_users
-from penstock.http.errors import Refused
+from penstock.http.errors import Problem, Refusal, Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Gate, Handler, Route
 from penstock.http.lightq import LightQ
@@ -117,9 +116,9 @@ def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
                 )
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this path")
 
-    native = gate.guard(Route("*", "*", refuse, role=Role.USER, is_native=True))
-    api = gate.guard(Route("*", "*", refuse, role=Role.USER, says_success=True))
-    other = gate.guard(Route("*", "*", refuse, role=Role.USER))
+    native = gate.guard(Route("*", "*", refuse, error_form=Problem))
+    api = gate.guard(Route("*", "*", refuse, error_form=Refusal))
+    other = gate.guard(Route("*", "*", refuse))
 
     async def fallback(request: IncomingRequest) -> Response:
         path = request.path

@@ -16,9 +16,8 @@ from blacksheep import Content, Response
 from penstock.clock import Clock
 from penstock.errors import PenstockError
 from penstock.http.auth.authenticator import Authenticator
-from penstock.http.auth.passwords import TooManyPasswords
 from penstock.http.auth.user import Role
-from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
+from penstock.http.errors import ErrorForm, LightQError, Occasion, Refused, refusal_of, unauthorized
 from penstock.http.exchange import IncomingRequest
 from penstock.http.openapi.operation import Operation
 from penstock.http.request_log import RequestLog
@@ -30,7 +29,6 @@ __all__ = ["Gate", "Handler", "Route", "answer"]
 Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
 _JSON = b"application/json"
-_PROBLEM = b"application/problem+json"
 _MAX_ID_CHARACTERS = 128
 
 logger = structlog.get_logger("penstock.http")
@@ -41,8 +39,8 @@ class Route(NamedTuple):
 
     - `role`: what the caller needs; None is open to everybody.
     - `limit`: the name of the rate limit that applies, if any.
-    - `is_native`: errors are problems (RFC 9457).
-    - `says_success`: errors have ``success`` false. Without either, they look as LightQ's do.
+    - `operation`: what the route says about itself; None keeps it out of the document.
+    - `error_form`: what its errors look like.
     """
 
     method: str
@@ -51,8 +49,7 @@ class Route(NamedTuple):
     role: Role | None = Role.USER
     limit: str | None = None
     operation: Operation | None = None
-    is_native: bool = False
-    says_success: bool = False
+    error_form: ErrorForm = LightQError
 
 
 _encode = msgspec.json.Encoder().encode
@@ -91,11 +88,6 @@ class Gate:
         self._id_numbers = itertools.count()
 
     def guard(self, route: Route) -> Handler:
-        refuse = self._error
-        if route.is_native:
-            refuse = self._problem
-        elif route.says_success:
-            refuse = self._refusal
         times: dict[int, Times] = {}  # by status
 
         async def guarded(request: IncomingRequest) -> Response:
@@ -105,23 +97,12 @@ class Gate:
                 await self._admit(request, route)
                 response = await route.handler(request)
             except PenstockError as exc:
-                response = refuse(status_of(exc), str(exc), exc.code, request, request_id)
-                if response.status in (429, 503):
-                    response.add_header(b"Retry-After", b"1")
-            except TooManyPasswords as exc:
-                status = HTTPStatus.TOO_MANY_REQUESTS
-                response = refuse(status, str(exc), status.name.lower(), request, request_id)
-                response.add_header(b"Retry-After", str(int(exc.seconds) + 1).encode())
+                response = self._refuse(refusal_of(exc), route, request, request_id)
             except Refused as exc:
-                code = exc.status.name.lower()
-                response = refuse(exc.status, str(exc), code, request, request_id)
-                for name, value in exc.headers.items():
-                    response.add_header(name, value)
+                response = self._refuse(exc, route, request, request_id)
             except Exception:
                 logger.exception("a request failed", request_id=request_id, path=route.path)
-                message = "an unexpected error; the server's log has it under this request id"
-                status = HTTPStatus.INTERNAL_SERVER_ERROR
-                response = refuse(status, message, "internal_error", request, request_id)
+                response = self._refuse(_unexpected(), route, request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
             if b"x-correlation-id" in request.first:
                 correlation_id = _id_in(request, b"x-correlation-id") or request_id
@@ -170,33 +151,24 @@ class Gate:
     def _next_id(self) -> str:
         return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
-    def _error(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
+    def _refuse(
+        self, refused: Refused, route: Route, request: IncomingRequest, request_id: str
     ) -> Response:
-        body = error_body(
-            status,
-            message,
-            code=code,
-            path=_path(request),
-            request_id=request_id,
-            now_ns=self._clock.now_ns(),
-        )
-        return answer(status, body)
-
-    def _refusal(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
-    ) -> Response:
-        return answer(status, Refusal(message=message, code=code))
-
-    def _problem(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
-    ) -> Response:
-        body = problem_body(status, message, code=code, path=_path(request), request_id=request_id)
-        return answer(status, body, _PROBLEM)
+        path = request.url.path.decode("utf-8", "replace")
+        form = route.error_form
+        body = form.make(refused, Occasion(path, request_id, self._clock.now_ns()))
+        response = answer(refused.status, body, form.content_type.encode())
+        for name, value in refused.headers.items():
+            response.add_header(name, value)
+        return response
 
 
-def _path(request: IncomingRequest) -> str:
-    return request.url.path.decode("utf-8", "replace")
+def _unexpected() -> Refused:
+    return Refused(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "an unexpected error; the server's log has it under this request id",
+        code="internal_error",
+    )
 
 
 def _given_id(request: IncomingRequest) -> str | None:

@@ -13,6 +13,7 @@ from penstock.http.api.users import UserCalls
 from penstock.http.auth.authenticator import Authenticator
 from penstock.http.auth.tokens import Tokens
 from penstock.http.auth.users import Users
+from penstock.http.errors import Refusal
 from penstock.http.gate import Route
 from penstock.settings import Settings
 
@@ -28,4 +29,4 @@ def api_routes(
         *UserCalls(users, authenticator, settings).routes(),
         *Login(users, authenticator, tokens).routes(),
     ]
-    return [route._replace(says_success=True) for route in routes]
+    return [route._replace(error_form=Refusal) for route in routes]

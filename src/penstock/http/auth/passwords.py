@@ -12,9 +12,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
+from http import HTTPStatus
 from typing import TypeVar
 
 import bcrypt
+
+from penstock.http.errors import Refused
 
 __all__ = ["MAX_WAITING", "Passwords", "TooManyPasswords", "hash_password", "is_password"]
 
@@ -26,11 +29,12 @@ _BCRYPT_BYTES = 72
 T = TypeVar("T")
 
 
-class TooManyPasswords(Exception):
+class TooManyPasswords(Refused):
     """No password is checked now: wait for `seconds`."""
 
     def __init__(self, message: str, seconds: float) -> None:
-        super().__init__(message)
+        headers = {b"Retry-After": str(int(seconds) + 1).encode()}
+        super().__init__(HTTPStatus.TOO_MANY_REQUESTS, message, headers)
         self.seconds = seconds
 
 

@@ -15,7 +15,7 @@ import msgspec
 from blacksheep import Content, Response
 
 from penstock.errors import PenstockError
-from penstock.http.errors import Problem, Refusal, status_of
+from penstock.http.errors import LightQError, Problem, Refusal, status_of
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter
@@ -23,22 +23,6 @@ from penstock.http.openapi.page import docs_page
 
 __all__ = ["Documents", "make_document"]
 
-_PROBLEM_JSON = "application/problem+json"
-_LIGHTQ_ERROR = {
-    "title": "Error",
-    "type": "object",
-    "description": "An error as LightQ has it, with our stable `code` added.",
-    "properties": {
-        "timestamp": {"type": "string"},
-        "status": {"type": "integer"},
-        "error": {"type": "string"},
-        "message": {"type": "string"},
-        "path": {"type": "string"},
-        "requestId": {"type": "string"},
-        "code": {"type": "string"},
-    },
-    "required": ["timestamp", "status", "error", "message", "path", "requestId"],
-}
 _OPENAPI = Operation(
     "This document", "operations", (Answer(200, "OpenAPI 3.1.", {JSON: {"type": "object"}}),)
 )
@@ -122,7 +106,7 @@ class _Schemas:
     """Every type that an operation names becomes a component, and is referred to by its name."""
 
     def __init__(self, operations: Iterable[Operation]) -> None:
-        types: dict[Any, None] = {Problem: None, Refusal: None}
+        types: dict[Any, None] = {LightQError: None, Problem: None, Refusal: None}
         for operation in operations:
             groups = [answer.types for answer in operation.answers]
             if operation.body is not None:
@@ -136,7 +120,7 @@ class _Schemas:
             if "description" in schema:
                 schema["description"] = cleandoc(schema["description"])
         self._references = dict(zip(types, references, strict=True))
-        self.components: dict[str, Any] = {"Error": _LIGHTQ_ERROR, **dict(sorted(found.items()))}
+        self.components: dict[str, Any] = dict(sorted(found.items()))
 
     def of(self, schema: Any) -> Any:
         return schema if isinstance(schema, Mapping) else self._references[schema]
@@ -193,12 +177,7 @@ def _responses(route: Route, operation: Operation, schemas: _Schemas) -> dict[st
                 for name, about in answer.headers.items()
             }
         responses[str(answer.status)] = response
-    if route.is_native:
-        content = {_PROBLEM_JSON: {"schema": schemas.of(Problem)}}
-    elif route.says_success:
-        content = {JSON: {"schema": schemas.of(Refusal)}}
-    else:
-        content = {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}}
+    content = {route.error_form.content_type: {"schema": schemas.of(route.error_form)}}
     for status, texts in sorted(_errors(route, operation).items()):
         responses.setdefault(str(int(status)), {"description": " ".join(texts), "content": content})
     return responses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.broker import Broker
+from penstock.http.errors import Problem
 from penstock.http.gate import Route
 from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
@@ -34,4 +35,4 @@ def native_routes(broker: Broker) -> list[Route]:
         *DeadLetters(broker).routes(),
         *Views(broker).routes(),
     ]
-    return [route._replace(is_native=True) for route in routes]
+    return [route._replace(error_form=Problem) for route in routes]
