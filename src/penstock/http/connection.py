@@ -323,17 +323,19 @@ class Connection(asyncio.Protocol):
         if is_first and (not has_begun or self._current.is_answered):
             self._refuse_now(status)
             return
-        self._receiving_since = None
-        self._is_in_head = False
-        self._is_lingering = True
+        self._read_no_more()
         self._transport.close()
 
     def _refuse_now(self, status: HTTPStatus) -> None:
-        self._receiving_since = None
-        self._is_in_head = False
-        self._is_lingering = True
+        self._read_no_more()
         self._transport.write(
             f"HTTP/1.1 {int(status)} {status.phrase}\r\n"
             "content-length: 0\r\nconnection: close\r\n\r\n".encode()
         )
         self._transport.close()
+
+    def _read_no_more(self) -> None:
+        """Throw away whatever still comes in."""
+        self._receiving_since = None
+        self._is_in_head = False
+        self._is_lingering = True

@@ -86,31 +86,26 @@ class Events:
             events = await self._page(queue, salt, rows)
             following = asked.next if rows.is_done else rows.at
             return answer(HTTPStatus.OK, EventPage(events=events, next=following))
-        if kind == ARROW:
-            arrow = await self._streams.run(load_arrow, "columns")
-
-            def encode(chunk: Chunk) -> Iterator[bytes]:
-                for part in _parts(chunk):
-                    yield arrow.encode_events(queue, salt, part)
-
-            response = await self._streams.answer(
+        if kind == NDJSON:
+            return await self._streams.answer(
                 request,
-                ARROW,
+                NDJSON,
                 rows,
-                encode,
-                before=arrow.start_of_stream(arrow.EVENTS),
-                after=arrow.END,
+                lambda chunk: (
+                    _encoder.encode_lines(_rows(queue, salt, part)) for part in _parts(chunk)
+                ),
+                following=asked.next,
             )
-        else:
-
-            def lines(chunk: Chunk) -> Iterator[bytes]:
-                for part in _parts(chunk):
-                    yield _encoder.encode_lines(_rows(queue, salt, part))
-
-            response = await self._streams.answer(request, NDJSON, rows, lines)
-        if asked.next is not None:
-            response.add_header(b"Penstock-Next", str(asked.next).encode())
-        return response
+        arrow = await self._streams.run(load_arrow, "columns")
+        return await self._streams.answer(
+            request,
+            ARROW,
+            rows,
+            lambda chunk: (arrow.encode_events(queue, salt, part) for part in _parts(chunk)),
+            before=arrow.start_of_stream(arrow.EVENTS),
+            after=arrow.END,
+            following=asked.next,
+        )
 
     async def _salt(self, queue: str) -> int:
         """The number from which the ids of the queue's messages are made."""

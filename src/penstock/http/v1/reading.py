@@ -80,13 +80,9 @@ class Reading:
         if kind is None:
             return await self._page(rows, asked, include_body=include_body)
         if kind == ARROW:
-            response = await self._arrow(request, queue, rows, include_body=include_body)
-        else:
-            encode = _lines(include_body=include_body)
-            response = await self._streams.answer(request, NDJSON, rows, encode)
-        if asked.next is not None:
-            response.add_header(b"Penstock-Next", str(asked.next).encode())
-        return response
+            return await self._arrow(request, queue, rows, asked, include_body=include_body)
+        encode = _lines(include_body=include_body)
+        return await self._streams.answer(request, NDJSON, rows, encode, following=asked.next)
 
     async def _page(self, rows: Range, asked: Asked, *, include_body: bool) -> Response:
         forms = partial(chunk_json, include_body=include_body)
@@ -100,7 +96,7 @@ class Reading:
         return answer(HTTPStatus.OK, MessagePage(messages=messages, next=following))
 
     async def _arrow(
-        self, request: IncomingRequest, queue: str, rows: Range, *, include_body: bool
+        self, request: IncomingRequest, queue: str, rows: Range, asked: Asked, *, include_body: bool
     ) -> Response:
         arrow = await self._streams.run(load_arrow, "columns")
         return await self._streams.answer(
@@ -110,6 +106,7 @@ class Reading:
             lambda chunk: arrow.encode_messages(queue, chunk, include_body=include_body),
             before=arrow.start_of_stream(arrow.messages_schema(include_body=include_body)),
             after=arrow.END,
+            following=asked.next,
         )
 
     async def show(self, request: IncomingRequest) -> Response:

@@ -102,8 +102,11 @@ class Streams:
         *,
         before: bytes = b"",
         after: bytes = b"",
+        following: int | None = None,
     ) -> Response:
         """``before`` and ``after`` frame what ``encode`` makes.
+
+        ``following`` is the index at which the next call is to go on, if there is more.
 
         If the first part cannot be read, the answer is an error. Later it is too late for that, and
         the connection is cut.
@@ -128,7 +131,10 @@ class Streams:
                 yield after
 
         content = StreamedContent(content_type.encode(), parts)
-        return Response(HTTPStatus.OK, content=content)
+        response = Response(HTTPStatus.OK, content=content)
+        if following is not None:
+            response.add_header(b"Penstock-Next", str(following).encode())
+        return response
 
     async def _send(self, pieces: Iterator[bytes | memoryview], outlet: Outlet) -> bool:
         """Send all pieces from the thread that makes them; False if the client has left."""
