@@ -167,7 +167,7 @@ def _pairs(flag: str, kind: _Kind, given: str) -> object:
         try:
             return msgspec.json.decode(given.encode())
         except msgspec.DecodeError as exc:
-            exits.usage(f"{flag} is no JSON: {exc}")
+            exits.usage(f"{flag} is not JSON: {exc}")
     found = {}
     for pair in _PAIRS.split(given):
         name, equals, text = pair.partition("=")

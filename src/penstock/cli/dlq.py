@@ -125,6 +125,6 @@ def _report(what: str, count: int, ids: list[str] | None, *, as_json: bool) -> N
         typer.echo(f"{what} {count}")
     if ids and count < len(set(ids)):
         exits.stop(
-            f"message_not_found: {len(set(ids)) - count} of the ids are no dead letter's",
+            f"message_not_found: {len(set(ids)) - count} of the ids are not those of dead letters",
             exits.REFUSED,
         )

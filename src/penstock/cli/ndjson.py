@@ -80,7 +80,7 @@ def ndjson_message(line: Line, name: str, template: NewMessage) -> NewMessage:
         line.text.decode()
         return _decoder.decode(line.text).message(template)
     except (ValueError, RecursionError) as exc:
-        exits.usage(f"line {line.number} of {name} is no message: {exc}")
+        exits.usage(f"line {line.number} of {name} is not a message: {exc}")
 
 
 def _from_base64(text: str) -> bytes:

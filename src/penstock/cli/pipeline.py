@@ -270,7 +270,7 @@ def _existing(path: str) -> Lake:
 
     lake = Lake(path)
     if not lake.own.exists():
-        raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
+        raise InvalidArgument(f"{lake.root} is not a lake: run the pipeline first, or name another")
     return lake
 
 

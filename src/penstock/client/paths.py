@@ -54,7 +54,7 @@ def _part(name: str, text: str) -> str:
     try:
         return quote(text, safe="")
     except (TypeError, UnicodeEncodeError) as exc:
-        raise InvalidArgument(f"the {name} is {text!r}, which is no text: {exc}") from None
+        raise InvalidArgument(f"the {name} is {text!r}, which is not text: {exc}") from None
 
 
 def with_query(path: str, **values: str | int | None) -> str:

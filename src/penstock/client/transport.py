@@ -205,7 +205,7 @@ def _credentials(username: str | None, password: str | None, token: str | None) 
         try:
             pair = f"{username}:{password or ''}".encode()
         except UnicodeEncodeError as exc:
-            raise InvalidArgument(f"the username or the password is no text: {exc}") from None
+            raise InvalidArgument(f"the username or the password is not text: {exc}") from None
         return [f"Authorization: Basic {base64.b64encode(pair).decode()}"]
     return []
 

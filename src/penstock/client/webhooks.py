@@ -45,7 +45,7 @@ class WebhookVerifier:
         except KeyError as exc:
             raise InvalidSignature(f"the call is not signed: it has no {exc.args[0]}") from None
         if not (stated.isascii() and stated.isdigit() and len(stated) <= 12):
-            raise InvalidSignature("the call's webhook-timestamp is no time")
+            raise InvalidSignature("the call's webhook-timestamp is not a time")
         apart = abs(self._clock.now_ns() / NANOSECONDS - int(stated))
         if apart > self._tolerance_seconds:
             raise InvalidSignature(

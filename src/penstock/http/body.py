@@ -17,7 +17,7 @@ async def read_body(request: IncomingRequest, limit: int) -> bytes:
         if stated is None:
             return await _read_parts(request.exchange, limit)
         if not stated.isdigit() or len(stated) > 12:
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
         if int(stated) > limit:
             raise _too_large(limit)
         return await request.exchange.read()

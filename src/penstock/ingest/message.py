@@ -45,7 +45,7 @@ class IngestMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         try:
             return msgspec.convert(dict(texts), cls)
         except msgspec.ValidationError as exc:
-            raise InvalidArgument(f"that is no {cls.__name__}: {exc}") from exc
+            raise InvalidArgument(f"that is not an {cls.__name__}: {exc}") from exc
 
 
 M = TypeVar("M", bound=TenantMessage)
@@ -70,5 +70,5 @@ class Codec(Generic[M]):
         try:
             message: M = self._decoder.decode(body)
         except msgspec.DecodeError as exc:
-            raise InvalidArgument(f"the body is no {self.kind.__name__}: {exc}") from exc
+            raise InvalidArgument(f"the body is not a valid {self.kind.__name__}: {exc}") from exc
         return message

@@ -322,5 +322,5 @@ def _checked_json(content: bytes) -> bytes:
     try:
         msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
-        raise InvalidArgument(f"the content is no JSON: {exc}") from None
+        raise InvalidArgument(f"the content is not JSON: {exc}") from None
     return content

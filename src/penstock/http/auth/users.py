@@ -272,5 +272,5 @@ def _checked(username: str) -> str:
     if "@" not in username:
         return check_name(username, "user")
     if not _EMAIL.fullmatch(username) or not username.isprintable():
-        raise InvalidName(f"{username[:260]!r} is no e-mail address")
+        raise InvalidName(f"{username[:260]!r} is not an e-mail address")
     return canonical(username)

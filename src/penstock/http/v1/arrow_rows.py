@@ -51,7 +51,7 @@ def read_batch(data: bytes) -> NewBatch:
             if name != "body"
         }
     except (pa.ArrowException, pa.ArrowInvalid, OSError, StructError, ValueError) as exc:
-        raise InvalidArgument(f"the body is no Arrow stream: {str(exc)[:200]}") from None
+        raise InvalidArgument(f"the body is not an Arrow stream: {str(exc)[:200]}") from None
     if not columns:
         return prepare_packed(bodies)
     return prepare([_message(body, columns, at) for at, body in enumerate(bodies)])
