@@ -46,8 +46,9 @@ _SETTLE_BYTES = 512 * 1024
 class AsyncClient:
     """A client of a Penstock server. Close it, or use it as an async context manager.
 
-    Its methods are those of `penstock.Broker`, so that a program can move from an embedded queue
-    to a served one. Errors are those of `penstock.errors` and `penstock.client.errors`.
+    Its methods take what those of `penstock.Broker` take, so that a program can move from an
+    embedded queue to a served one. Errors are those of `penstock.errors` and
+    `penstock.client.errors`.
 
     - ``username`` and ``password`` are sent by HTTP Basic; a ``token`` takes their place.
     - Concurrent `publish` calls for one queue share a request, and so do concurrent `ack`, `nack`,
@@ -240,9 +241,9 @@ class AsyncClient:
         path = paths.subscription_path(queue, name)
         return await self._calls.ask("PATCH", path, DefinedSubscription, settings)
 
-    async def rotate_secret(self, queue: str, subscription: str) -> str:
+    async def rotate_secret(self, queue: str, name: str) -> str:
         """Make a new secret for its callbacks. The old one signs too, until the next rotation."""
-        path = paths.subscription_path(queue, subscription, "/secret/rotate")
+        path = paths.subscription_path(queue, name, "/secret/rotate")
         return (await self._calls.ask("POST", path, dict[str, str]))["secret"]
 
     async def delete_subscription(self, queue: str, name: str) -> None:

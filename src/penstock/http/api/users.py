@@ -55,9 +55,7 @@ class UserCalls:
         asker = await self._asker(request)
         new = await read_form(request, NewUser)
         if "@" not in new.email:
-            raise InvalidName(
-                f"{new.email!r} is not an e-mail address: use one like a@example.org"
-            )
+            raise InvalidName(f"{new.email!r} is not an e-mail address: use one like a@example.org")
         role = Role[new.role.upper()]
         is_local = self._settings.is_on_loopback and not _is_of_a_site(request)
         user = await self._users.add(
