@@ -137,7 +137,7 @@ class Broker:
             other = [key for key, value in wanted.items() if getattr(found, key) != value]
             if other:
                 raise QueueExists(
-                    f"queue {name!r} is there, with another {', '.join(other)}: alter it, or leave "
+                    f"queue {name!r} exists, with another {', '.join(other)}: alter it, or leave "
                     "these settings out"
                 ) from None
             return False

@@ -50,7 +50,7 @@ class LongPolls:
             return await self._store.wait(queue, subscription, seconds)
         except asyncio.CancelledError:
             if self._may_wait or task.uncancel() > 0:
-                raise  # the caller was cancelled, not we
+                raise  # it is the caller that was cancelled
             return False
         finally:
             self._waiting.discard(task)

@@ -47,7 +47,7 @@ def run(
     batch_size: Annotated[int, typer.Option(min=1, help="Messages a call.")] = 100,
     concurrency: Annotated[int, typer.Option(min=1, help="Calls at once.")] = 1,
     lease_seconds: Annotated[
-        float, typer.Option(help="How soon a batch comes again when this process dies.")
+        float, typer.Option(help="How soon a batch is delivered again when this process dies.")
     ] = 30.0,
     prefix: Annotated[str, typer.Option(help="Of the queues' names.")] = "ingest",
     once: Annotated[bool, typer.Option(help="Stop when nothing is left.")] = False,

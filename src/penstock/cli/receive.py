@@ -32,7 +32,7 @@ def receive(
     ] = 0,
     lease: Annotated[
         float | None,
-        typer.Option(help="Seconds until they come again; the subscription's, if absent.", min=1),
+        typer.Option(help="Seconds until the lease ends; the subscription's, if absent.", min=1),
     ] = None,
     acknowledge: Annotated[
         bool, typer.Option("--ack", help="Ack each once it is printed.")
@@ -47,8 +47,8 @@ def receive(
 ) -> None:
     """Receive messages, under a lease.
 
-    Settle them before the lease ends (penstock ack, nack, extend), or they come again. Exits with
-    3 when there is nothing.
+    Settle them before the lease ends (penstock ack, nack, extend), or they are delivered again.
+    Exits with 3 when there is nothing.
     """
     if body and as_json:
         exits.usage("use either --body or --json")

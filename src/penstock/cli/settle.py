@@ -27,8 +27,8 @@ _BATCH = 1000
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Receipts or message ids; - reads them from standard input, one a line, or the lines "
-        "of receive --json.",
+        help="Receipts or message ids; - reads them from standard input, one per line, or the "
+        "lines of receive --json.",
         metavar="[TARGET]...",
         show_default=False,
     ),
@@ -76,7 +76,9 @@ def nack(
     targets: Targets = None,
     delay: Annotated[
         float | None,
-        typer.Option(help="Seconds before they come again; the backoff's, if absent.", min=0),
+        typer.Option(
+            help="Seconds until they are delivered again; by the backoff, if absent.", min=0
+        ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; a dead letter keeps it.")] = "",
     subscription: Subscription = DEFAULT_SUBSCRIPTION,

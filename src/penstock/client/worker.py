@@ -244,7 +244,9 @@ class _Handled:
         for delivery in deliveries:
             self._consumer.settled(delivery)
             if error is not None:
-                logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
+                logger.warning(
+                    "message %s was not settled, it will be delivered again: %s", delivery.id, error
+                )
 
 
 def _is_being_cancelled() -> bool:

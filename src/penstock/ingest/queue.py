@@ -223,7 +223,9 @@ class IngestQueue(Generic[M]):
         try:
             await _call(handler, batch)
         except Exception as exc:
-            logger.exception("the handler failed; %d messages of %s come again", len(good), queue)
+            logger.exception(
+                "the handler failed; %d messages of %s will be delivered again", len(good), queue
+            )
             reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
             await self._broker.nack(queue, good, reason=reason)
             return 0

@@ -190,7 +190,7 @@ def _errors(route: Route, operation: Operation) -> dict[HTTPStatus, list[str]]:
     if operation.body is not None and not found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE]:
         found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE].append("The body is too large.")
     if operation.parameters and not found[HTTPStatus.BAD_REQUEST]:
-        found[HTTPStatus.BAD_REQUEST].append("A parameter is not as it should be.")
+        found[HTTPStatus.BAD_REQUEST].append("A parameter is malformed.")
     if route.role is not None:
         found[HTTPStatus.UNAUTHORIZED].append(
             "Name and password, or the token, are missing or wrong."

@@ -200,7 +200,7 @@ _RECEIVE = Operation(
     errors=SUBSCRIPTION_ERRORS,
     about=(
         "By priority, then by index. With `wait_seconds` it waits that long for the first one. "
-        "Settle each before its `deadline`, or it comes again."
+        "Settle each before its `deadline`, or it is delivered again."
     ),
 )
 _POLL = Operation(

@@ -275,8 +275,8 @@ _PUBLISH = Operation(
     about=(
         "Of any content type but four, the body is one message, which the `Penstock-` headers "
         "complete; `Penstock-Attribute-<name>` is an attribute, its name in lower case. "
-        f"`{BATCH}` holds many messages, and so does `{NDJSON}`, one a line, "
-        f"`{ARROW}`, one a row, and `{MSGPACK_BATCH}`. "
+        f"`{BATCH}` holds many messages, and so do `{NDJSON}`, one per line, "
+        f"`{ARROW}`, one per row, and `{MSGPACK_BATCH}`. "
         "All of a batch is stored, or nothing."
     ),
 )

@@ -75,7 +75,7 @@ class Range:
         stop = min(self._stop, self._at + self._rows)
         chunk = await self._broker.scan(self._queue, self._at, stop, most_bytes=self._bytes)
         if self._salt not in (None, chunk.salt):
-            raise QueueNotFound(f"queue {self._queue!r} was deleted and made anew: start again")
+            raise QueueNotFound(f"queue {self._queue!r} was deleted and re-created: start again")
         self._salt = chunk.salt
         self._at = chunk.next
         return chunk

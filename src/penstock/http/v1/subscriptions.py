@@ -185,7 +185,7 @@ def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
     ]
     if differing:
         raise SubscriptionExists(
-            f"the subscription {found.name!r} is there with other settings: "
+            f"the subscription {found.name!r} exists with other settings: "
             f"{', '.join(differing)}; alter it, or ask for it as it is"
         )
 
