@@ -1,4 +1,4 @@
-"""The server: settings, storage, broker, web application, in this order, and back at the end."""
+"""The server: opens the store, the broker and the web application, and closes them in reverse."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from penstock.storage.registry import open_store
 
 __all__ = ["check_exposure", "check_users", "run_server", "serve"]
 
-# The writer thread must get its turn while the loop is busy; with the interpreter's own 5 ms a
-# commit that needs several turns takes tens of milliseconds.
+# The writer thread must get its turn while the loop is busy. With the interpreter's default of
+# 5 ms, a commit that needs several turns takes tens of milliseconds.
 SWITCH_SECONDS = 0.0005
-# A request leaves a few dozen objects behind, and none of them in a cycle: `Connection.ended`.
+# A request leaves a few dozen objects behind, none of them in a cycle: see `Connection.ended`.
 GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
@@ -47,7 +47,7 @@ logger = structlog.get_logger("penstock")
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises `InvalidArgument` when a stranger could come in by a password that is in the docs."""
+    """Raises `InvalidArgument` when a stranger could log in with a password from the docs."""
     if settings.has_default_passwords and not settings.is_on_loopback:
         raise InvalidArgument(
             f"with default passwords the server listens on loopback only, not on {settings.host}: "
@@ -56,9 +56,9 @@ def check_exposure(settings: Settings) -> None:
 
 
 def check_users(settings: Settings) -> None:
-    """Raises `InvalidArgument` when one of the two cannot log in, or anybody can as one.
+    """Raises `InvalidArgument` when one of the two users could not log in, or anybody could.
 
-    An empty value is mostly a variable that was to be filled in and was not.
+    An empty value is usually a variable that somebody forgot to fill in.
     """
     for name in ("user_username", "user_password", "admin_username", "admin_password"):
         if not getattr(settings, name).strip():
@@ -74,7 +74,7 @@ def check_users(settings: Settings) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends by a signal, orderly: the caller goes on and closes what it opened."""
+    """Ends in good order when a signal comes: the caller goes on to close what it opened."""
 
     def __init__(self, config: uvicorn.Config, broker: Broker, receive_seconds: float) -> None:
         super().__init__(config)
@@ -83,7 +83,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        # uvicorn's own raises the signal once more at the end, which kills the process before
+        # uvicorn's own version raises the signal again at the end, which kills the process before
         # the store is closed.
         loop = asyncio.get_running_loop()
         signals = (signal.SIGINT, signal.SIGTERM)
@@ -109,7 +109,7 @@ class _Server(uvicorn.Server):
 
 
 def server_options() -> dict[str, Any]:
-    """Of uvicorn, as far as they are no settings of ours."""
+    """The options of uvicorn that do not depend on our settings."""
     return {
         "http": Connection,
         "ws": "none",
@@ -123,9 +123,9 @@ def server_options() -> dict[str, Any]:
 
 
 async def serve(settings: Settings) -> None:
-    """Until a signal ends it. What was accepted is answered and stored before it returns.
+    """Serve until a signal comes. What was accepted is stored and answered before it returns.
 
-    Raises `InvalidArgument` when the address cannot be had, and what the store raises at start.
+    Raises `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
     """
     check_users(settings)
     check_exposure(settings)
@@ -169,7 +169,7 @@ async def serve(settings: Settings) -> None:
 def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
     allowed = parse_networks(settings.callback_allow)
     if settings.is_on_loopback:
-        # Whoever can define a callback is on this machine already.
+        # Whoever can define a callback has access to this machine anyway.
         allowed += LOOPBACK
     tls = ssl.create_default_context()
     if settings.callback_ca is not None:
@@ -201,7 +201,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _shown(store_url: str) -> str:
-    """Without the password that may be in it, and the options, which may hold one too."""
+    """The URL without its password, and without its options, which may hold one too."""
     scheme, found, rest = store_url.partition("://")
     return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if found else store_url
 
@@ -213,17 +213,18 @@ def _url(settings: Settings, listener: socket.socket) -> str:
 
 
 def _allow_many_files() -> None:
-    """Every connection is one; a soft limit of 1,024 is common and too few."""
+    """Raise the soft limit of open files. A common one is 1,024, and every connection is a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
 def run_server(settings: Settings) -> None:
+    """Set up the process, and serve until a signal comes. Raises what `serve` raises."""
     configure_logs(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
     _allow_many_files()
-    # What was imported stays: the collector need not look at it again and again.
+    # What was imported stays for good: the garbage collector need not look at it every time.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
     uvloop.run(serve(settings))

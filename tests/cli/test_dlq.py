@@ -58,7 +58,7 @@ def test_an_id_that_is_no_letters_exits_with_1(
     result = penstock("dlq", command, queue, ids[0], "stranger")
 
     assert result.exit_code == 1
-    assert result.stderr == "message_not_found: 1 of the ids are no dead letter's\n"
+    assert result.stderr == "message_not_found: 1 of the ids are not those of dead letters\n"
 
 
 @pytest.mark.parametrize("command", ["replay", "discard"])

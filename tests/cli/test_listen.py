@@ -107,7 +107,7 @@ def test_without_a_secret_everything_is_taken_unchecked_and_answered_as_told(
     assert base64.b64decode(arrival["body_base64"]) == b"\xff"
 
 
-def test_wrong_usage_and_refusals(penstock: Shell, queue: str) -> None:
+def test_wrong_usage_exits_with_2_and_a_refusal_with_1(penstock: Shell, queue: str) -> None:
     taken = penstock.url.rpartition(":")[2]
 
     assert penstock("listen", "--sub", "ear").exit_code == 2

@@ -154,7 +154,7 @@ def test_nothing_to_publish_is_said(penstock: Shell, queue: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("nonsense", "line 2 of standard input is no message"),
+        ("nonsense", "line 2 of standard input is not a message"),
         ('{"body": "a", "colour": 1}', "colour"),
         ('{"topic": "t"}', "exactly one of body, body_base64 and json"),
         ('{"body_base64": "!"}', "body_base64 is not base64"),

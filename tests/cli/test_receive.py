@@ -64,7 +64,7 @@ def test_it_waits_for_the_first_one(penstock: Shell, queue: str) -> None:
     assert penstock.ok("receive", queue, "--wait", "25", "--body") == "soon\n"
 
 
-def test_another_subscription_and_lease(penstock: Shell, queue: str) -> None:
+def test_a_subscription_and_a_lease_may_be_chosen(penstock: Shell, queue: str) -> None:
     penstock.ok("sub", "create", queue, "billing", "--lease-seconds", "none")
     penstock.ok("publish", queue, "-m", "a")
 

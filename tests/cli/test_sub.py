@@ -63,7 +63,7 @@ def test_a_structured_setting_may_be_json(penstock: Shell, queue: str) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("--backoff", "{nonsense", "no JSON"),
+        ("--backoff", "{nonsense", "not JSON"),
         ("--backoff", "colour=red", "use name=value with kind, base_seconds"),
         ("--backoff", "fixed", "use name=value"),
         ("--on-dead-parent", "shrug", "use hold, cascade, ignore"),

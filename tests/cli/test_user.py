@@ -52,7 +52,7 @@ def test_a_role_and_a_limit_are_changed_without_a_password(penstock: Shell, user
     assert may_log_in(penstock, user, "secret")
 
 
-def test_wrong_usage_and_refusals(penstock: Shell, user: str) -> None:
+def test_wrong_usage_exits_with_2_and_a_refusal_with_1(penstock: Shell, user: str) -> None:
     assert penstock("user", "set", user).exit_code == 2
     assert penstock("user", "add", user, stdin="").exit_code == 2
     assert penstock("user", "remove", user).exit_code == 2

@@ -101,7 +101,7 @@ def test_dead_letters_are_a_queue_that_can_be_viewed(penstock: Shell, queue: str
     assert letter["dead_letter"]["index"] == 0
 
 
-def test_refusals(penstock: Shell, queue: str) -> None:
+def test_what_is_not_there_is_refused_and_body_excludes_json(penstock: Shell, queue: str) -> None:
     for arguments in (["view", "nowhere"], ["tail", "nowhere"], ["view", queue, "--id", "x"]):
         assert penstock(*arguments).exit_code == 1
     for command in ("view", "tail"):

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from penstock.client import AsyncClient
+from penstock.client.connection import Answer
 
 
 class Recorder:
@@ -16,7 +17,7 @@ class Recorder:
         self.requests: list[tuple[str, Any]] = []
         self.keys: list[str | None] = []  # the idempotency key of each
         transport = client._transport
-        attempt = transport._attempt
+        exchange = transport._exchange
 
         async def recorded(
             method: str,
@@ -24,14 +25,14 @@ class Recorder:
             body: bytes | None,
             headers: Mapping[str, str],
             wait_seconds: float,
-        ) -> bytes:
+        ) -> Answer:
             self.keys.append(headers.get("Idempotency-Key"))
             is_packed = headers.get("Content-Type", "").endswith("msgpack")
             decode = msgspec.msgpack.decode if is_packed else msgspec.json.decode
             self.requests.append((path.rpartition("/")[2], None if body is None else decode(body)))
-            return await attempt(method, path, body, headers, wait_seconds)
+            return await exchange(method, path, body, headers, wait_seconds)
 
-        monkeypatch.setattr(transport, "_attempt", recorded)
+        monkeypatch.setattr(transport, "_exchange", recorded)
 
     def bodies(self, call: str) -> list[Any]:
         """Of the requests whose path ends so."""

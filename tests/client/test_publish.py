@@ -7,6 +7,7 @@ import pytest
 
 from penstock import NewMessage
 from penstock.client import AsyncClient
+from penstock.client.connection import Answer
 from penstock.client.errors import Unreachable
 from penstock.client.publishing import pack_message
 from penstock.client.retry import Failure
@@ -134,16 +135,16 @@ async def test_a_publish_that_is_sent_twice_is_stored_once(
 ) -> None:
     # Given a server whose first answer gets lost
     transport = client._transport
-    attempt = transport._attempt
-    answers: list[bytes] = []
+    exchange = transport._exchange
+    answers: list[Answer] = []
 
-    async def lossy(*arguments: object) -> bytes:
-        answers.append(await attempt(*arguments))  # type: ignore[arg-type]
+    async def lossy(*arguments: object) -> Answer:
+        answers.append(await exchange(*arguments))  # type: ignore[arg-type]
         if len(answers) == 1:
             raise _lost()
         return answers[-1]
 
-    monkeypatch.setattr(transport, "_attempt", lossy)
+    monkeypatch.setattr(transport, "_exchange", lossy)
 
     # When
     published = await client.publish(queue, [b"once"])

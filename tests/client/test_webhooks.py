@@ -84,7 +84,7 @@ def test_a_call_of_another_time_is_refused(apart: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "soon", "-1", "1e9", "9" * 30])
 def test_a_time_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(InvalidSignature, match="no time"):
+    with pytest.raises(InvalidSignature, match="not a time"):
         verifier(SECRET).verify(signed(SECRET) | {"webhook-timestamp": text}, BODY)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.http import passwords
+from penstock.http.auth import passwords
 from tests.http.client import Client
 from tests.http.server import Server, running
 

@@ -10,10 +10,10 @@ import bcrypt
 import msgspec
 import pytest
 
-from penstock.http.auth import FREE_FAILURES, REMEMBER_SECONDS, Authenticator
-from penstock.http.passwords import MAX_WAITING, Passwords, TooManyPasswords, hash_password
-from penstock.http.tokens import Tokens
-from penstock.http.user import Role, User, canonical
+from penstock.http.auth.authenticator import FREE_FAILURES, REMEMBER_SECONDS, Authenticator
+from penstock.http.auth.passwords import MAX_WAITING, Passwords, TooManyPasswords, hash_password
+from penstock.http.auth.tokens import Tokens
+from penstock.http.auth.user import Role, User, canonical
 from tests.contract.clock import ManualClock
 from tests.http.client import basic
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.http.collection import document_of_this_version, make_collection
+from penstock.http.openapi.collection import document_of_this_version, make_collection
 from tests.docs.page import ROOT
 from tests.http.collection_run import Run, requests_of
 from tests.http.server import Server, running

@@ -11,7 +11,7 @@ import jwt
 import pytest
 
 import penstock
-from penstock.http.auth import FREE_FAILURES
+from penstock.http.auth.authenticator import FREE_FAILURES
 from tests.docs.page import ROOT
 from tests.http.client import Answer, Client
 from tests.http.in_process import InProcess, application

@@ -42,7 +42,7 @@ def curl(server: Server, group: str) -> Curl:
     return Curl(server, group)
 
 
-def test_push(curl: Curl) -> None:
+def test_a_message_is_pushed(curl: Curl) -> None:
     status, pushed = curl(
         USER, "/queue/push", "-X", "POST", "-H", "Content-Type: text/plain", "-d", "message"
     )
@@ -51,35 +51,35 @@ def test_push(curl: Curl) -> None:
     assert pushed.keys() == {"id", "content", "createdAt", "priority"}
 
 
-def test_pop(curl: Curl) -> None:
+def test_a_message_is_popped_once(curl: Curl) -> None:
     id = curl.push()
     status, popped = curl(USER, "/queue/pop")
     assert (status, popped["id"], popped["content"]) == (200, id, "message")
     assert curl(USER, "/queue/pop")[0] == 404
 
 
-def test_ack(curl: Curl) -> None:
+def test_an_ack_consumes_a_message(curl: Curl) -> None:
     id = curl.push()
     curl(USER, "/queue/pop")
     assert curl(USER, f"/queue/ack?id={id}", "-X", "POST") == (200, None)
     assert curl(USER, "/queue/pop")[0] == 404
 
 
-def test_nack(curl: Curl) -> None:
+def test_a_nack_gives_a_message_back(curl: Curl) -> None:
     id = curl.push()
     curl(USER, "/queue/pop")
     assert curl(USER, f"/queue/nack?id={id}&reason=retry", "-X", "POST") == (200, None)
     assert curl(USER, "/queue/pop")[1]["id"] == id
 
 
-def test_extend(curl: Curl) -> None:
+def test_a_reservation_is_extended(curl: Curl) -> None:
     id = curl.push()
     curl(USER, "/queue/pop")
     path = f"/queue/extend-visibility?id={id}&seconds=60"
     assert curl(USER, path, "-X", "POST") == (200, None)
 
 
-def test_view(curl: Curl) -> None:
+def test_messages_are_viewed(curl: Curl) -> None:
     id = curl.push()
     headers = ("-H", "messageCount: 10", "-H", "consumed: no")
     status, viewed = curl(ADMIN, "/queue/view", *headers)
@@ -87,7 +87,7 @@ def test_view(curl: Curl) -> None:
     assert [one["id"] for one in viewed] == [id]
 
 
-def test_dlq_view_and_replay(curl: Curl) -> None:
+def test_dead_letters_are_viewed_and_replayed(curl: Curl) -> None:
     # Given a message that failed as often as is allowed
     id = curl.push()
     for _ in range(5):

@@ -22,7 +22,7 @@ def refused(answers: list[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.status == 429]
 
 
-def test_limits_by_lightqs_names(log: Path) -> None:
+def test_limits_may_be_set_by_lightqs_names(log: Path) -> None:
     # Given three pushes and two pops a second
     environment = {"RATE_LIMIT_PUSH_PER_SECOND": "3", "RATE_LIMIT_POP_PER_SECOND": "2"}
     with running("memory:", log, environment=environment) as server:

@@ -12,8 +12,8 @@ import jwt
 import pytest
 
 from penstock.errors import CorruptLog, StorageError
-from penstock.http.tokens import Tokens, open_tokens
-from penstock.http.user import Role, User
+from penstock.http.auth.tokens import Tokens, open_tokens
+from penstock.http.auth.user import Role, User
 from penstock.storage.local import LocalShared
 from tests.contract.clock import ManualClock
 

@@ -24,10 +24,10 @@ from penstock.errors import (
     UserExists,
     UserNotFound,
 )
-from penstock.http.passwords import Passwords
-from penstock.http.tokens import open_tokens
-from penstock.http.user import Role
-from penstock.http.users import Users, open_users
+from penstock.http.auth.passwords import Passwords
+from penstock.http.auth.tokens import open_tokens
+from penstock.http.auth.user import Role
+from penstock.http.auth.users import Users, open_users
 from penstock.settings import Settings
 from penstock.storage.local import LocalShared
 from penstock.storage.wal.files import DiskFiles

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.errors import StoreUnavailable
-from penstock.http import passwords
+from penstock.http.auth import passwords
 from penstock.storage.redis.store import RedisStore
 from tests.http.api.world import World
 from tests.http.in_process import application

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest_asyncio
 
+from penstock import Backoff, Callback
 from penstock.broker import Broker
 from penstock.core.message import Message
 from penstock.core.stats import SubscriptionStats
@@ -15,6 +17,23 @@ from penstock.storage.registry import open_store
 from tests.push.receiver import PATIENCE_SECONDS, Receiver
 
 QUEUE = "jobs"
+SOON = Backoff(base_seconds=0.001)
+
+
+async def subscribe(broker: Broker, url: str, name: str = "called", **settings: Any) -> str:
+    callback = {
+        key: settings.pop(key)
+        for key in ("concurrency", "timeout_seconds", "ordered", "cloudevents")
+        if key in settings
+    }
+    secret = await broker.create_subscription(
+        QUEUE,
+        name,
+        callback=Callback(url=url, **callback),
+        **{"backoff": SOON, **settings},
+    )
+    assert secret is not None
+    return secret
 
 
 @pytest_asyncio.fixture

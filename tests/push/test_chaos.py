@@ -242,11 +242,11 @@ async def test_a_lease_is_extended_for_as_long_as_a_call_takes(
     broker: Broker, receiver: Receiver
 ) -> None:
     # Given a call that takes several times as long as a lease
-    dispatcher = Dispatcher(broker, allowed=LOOPBACK, lease_seconds=0.2)
+    dispatcher = Dispatcher(broker, allowed=LOOPBACK, lease_seconds=0.5)
     await dispatcher.start()
 
     async def take_time(call: Call) -> web.StreamResponse:
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(1.2)
         return web.Response()
 
     receiver.behave = take_time

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument
-from penstock.http import passwords
+from penstock.http.auth import passwords
 from penstock.storage.redis import shared as redis_shared
 from penstock.storage.redis.store import RedisStore
 from tests.http.api.world import QUEUE, Person, World

@@ -60,7 +60,7 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["status"], "is no lake: run the pipeline first"),
+        (["status"], "is not a lake: run the pipeline first"),
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],

@@ -15,11 +15,11 @@ from benchmarks.http.run import Run
 from benchmarks.http.scale import CONNECTIONS
 from benchmarks.http.wrk import wrk
 from penstock.clock import SystemClock
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.passwords import Passwords
+from penstock.http.auth.tokens import open_tokens
+from penstock.http.auth.users import open_users
 from penstock.http.exchange import IncomingRequest
-from penstock.http.passwords import Passwords
-from penstock.http.tokens import open_tokens
-from penstock.http.users import open_users
 from penstock.settings import Settings
 from penstock.storage.local import LocalShared
 

@@ -1,4 +1,4 @@
-"""The use cases: everything a user can do, over any storage."""
+"""The use cases: everything that a user can do, on any storage."""
 
 from __future__ import annotations
 

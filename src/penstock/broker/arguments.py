@@ -1,9 +1,11 @@
-"""Arguments of the broker: what is of the wrong type is refused before anything has changed."""
+"""The broker's arguments: whatever has the wrong type is refused before anything changes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from penstock.core.config import check_list, check_text, check_whole
 from penstock.core.settling import Target, check_delay, check_extension, check_reason
@@ -11,6 +13,8 @@ from penstock.errors import InvalidArgument, InvalidName
 from penstock.storage import base
 
 __all__ = ["check_ids", "check_names", "check_settlements", "check_targets", "make_config"]
+
+Config = TypeVar("Config", bound=msgspec.Struct)
 
 _SETTLEMENTS = "Ack, Nack, Extend, GiveBack or AckUpTo"
 
@@ -30,7 +34,7 @@ def check_ids(ids: object) -> Sequence[str]:
 
 
 def check_settlements(settlements: object) -> Sequence[base.Settlement]:
-    """All of them, so that none is applied when another is at fault."""
+    """Checks them all, so that none is applied when another is wrong."""
     return [_checked(one) for one in check_list("settlements", settlements, _SETTLEMENTS)]
 
 
@@ -54,8 +58,8 @@ def _checked(settlement: object) -> base.Settlement:
     raise InvalidArgument(f"a settlement is {type(settlement).__name__}: pass {_SETTLEMENTS}")
 
 
-def make_config(kind: type[Any], config: object, settings: dict[str, Any]) -> Any:
-    """A ``kind``: the config that was passed, or one of settings by their names."""
+def make_config(kind: type[Config], config: Config | None, settings: dict[str, Any]) -> Config:
+    """The config that was passed, or one made from settings by their names."""
     if config is not None:
         if settings:
             raise InvalidArgument("pass either a config or settings, not both")

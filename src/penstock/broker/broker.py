@@ -53,7 +53,7 @@ _TEST_CHUNK = 64
 class Broker:
     """Publishes, delivers and settles. Close it, or use it as an async context manager.
 
-    Where a method takes many things, all of them are one batch: one answer, one sync of the disk.
+    A method that takes many things takes them as one batch: one answer, one sync of the disk.
     Errors are those of `penstock.errors`; each has a stable `code`. An argument of the wrong type
     is refused, too, before anything has changed.
     """
@@ -79,7 +79,7 @@ class Broker:
         await self._store.close()
 
     def stop_waiting(self) -> None:
-        """Receives that wait end now, with nothing; later ones do not wait. Before a close."""
+        """End the receives that wait, with nothing. Later ones do not wait. For a shutdown."""
         self._polls.stop()
 
     @property
@@ -94,7 +94,7 @@ class Broker:
 
     @property
     def services(self) -> Mapping[str, str | None]:
-        """The other servers that the store needs, each with why it is away, if it is."""
+        """The other servers that the store needs, each with why it is away, or None."""
         return self._store.services
 
     @property
@@ -112,7 +112,10 @@ class Broker:
     async def create_queue(
         self, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> None:
-        """With its subscription ``default``. Settings are those of `QueueConfig`."""
+        """Create a queue, with its subscription ``default``. Settings are those of `QueueConfig`.
+
+        Raises `QueueExists`.
+        """
         check_names(name)
         await self._define(
             base.CreateQueue(queue=name, config=make_config(QueueConfig, config, settings))
@@ -121,9 +124,10 @@ class Broker:
     async def ensure_queue(
         self, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> bool:
-        """As `create_queue`, if it is absent; whether it was. One that is there stays as it is.
+        """Create a queue if there is none of that name; returns whether there was none.
 
-        Raises `QueueExists` when that one has other values for these settings.
+        A queue that exists stays as it is. Raises `QueueExists` when it has other values for these
+        settings.
         """
         try:
             await self.create_queue(name, config, **settings)
@@ -133,18 +137,19 @@ class Broker:
             other = [key for key, value in wanted.items() if getattr(found, key) != value]
             if other:
                 raise QueueExists(
-                    f"queue {name!r} is there, with another {', '.join(other)}: alter it, or leave "
+                    f"queue {name!r} exists, with another {', '.join(other)}: alter it, or leave "
                     "these settings out"
                 ) from None
             return False
         return True
 
     async def alter_queue(self, name: str, **settings: Any) -> None:
+        """Change some settings. The others stay as they are."""
         check_names(name)
         await self._define(base.AlterQueue(queue=name, changes=settings))
 
     async def delete_queue(self, name: str) -> None:
-        """With its messages, subscriptions and dead letters."""
+        """Delete a queue with its messages, subscriptions and dead letters."""
         check_names(name)
         await self._define(base.DeleteQueue(queue=name))
 
@@ -158,7 +163,7 @@ class Broker:
         return with_states(await self._store.stats(name), self._callbacks)[0]
 
     async def stats(self) -> list[QueueStats]:
-        """Of every queue, by name."""
+        """The stats of every queue, by name."""
         return with_states(await self._store.stats(), self._callbacks)
 
     # Subscriptions.
@@ -172,9 +177,10 @@ class Broker:
         start: str | int | datetime = "latest",
         **settings: Any,
     ) -> str | None:
-        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time.
+        """Create a subscription. Settings are those of `SubscriptionConfig`.
 
-        Returns the secret that signs its callbacks, if it has one: nothing shows it again.
+        ``start`` is ``"earliest"``, ``"latest"``, an index or a time. Returns the secret that signs
+        its callbacks, if it has any; it is never shown again.
         """
         check_names(queue, name)
         made = make_config(SubscriptionConfig, config, settings)
@@ -191,7 +197,11 @@ class Broker:
         return secret
 
     async def alter_subscription(self, queue: str, name: str, **settings: Any) -> str | None:
-        """Returns the secret of its first callback, if this is it: nothing shows it again."""
+        """Change some settings. The others stay as they are.
+
+        Returns the secret that signs its callbacks if this gives it its first one; it is never
+        shown again.
+        """
         check_names(queue, name)
         secret = None if settings.get("callback") is None else new_secret()
         await self._define(
@@ -204,28 +214,28 @@ class Broker:
         return None
 
     async def rotate_secret(self, queue: str, name: str) -> str:
-        """A new secret for its callbacks. Until the next rotation the former one signs as well."""
+        """Make a new secret for its callbacks. The old one signs too, until the next rotation."""
         check_names(queue, name)
         secret = new_secret()
         await self._define(base.RotateSecret(queue=queue, subscription=name, secret=secret))
         return secret
 
     async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
-        """Deliver nothing on it until it is resumed. Leases go on."""
+        """Deliver nothing until it is resumed. Leases run on."""
         await self.alter_subscription(queue, subscription, paused=True)
 
     async def resume(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
         await self.alter_subscription(queue, subscription, paused=False)
 
     async def delete_subscription(self, queue: str, name: str) -> None:
-        """What waited for it alone is released."""
+        """Delete a subscription. Messages that waited for it alone are released."""
         check_names(queue, name)
         await self._define(base.DeleteSubscription(queue=queue, subscription=name))
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
-        """Go back or forward. Deliveries in flight become void."""
+        """Move a subscription back or forward. Receipts of what is in flight become void."""
         check_names(queue, subscription)
         await self._define(base.Seek(queue=queue, subscription=subscription, start=start))
 
@@ -245,7 +255,7 @@ class Broker:
                 failed=found.failed + chunk.failed,
             )
             at = stop
-            await asyncio.sleep(0)  # others have their turn: a filter may take a while
+            await asyncio.sleep(0)  # let others run: a filter may take a while
         return found
 
     # Messages.
@@ -257,12 +267,12 @@ class Broker:
         *,
         idempotency_key: str | None = None,
     ) -> PublishResult:
-        """Store a batch, all of it or nothing. The result states index, id and durability.
+        """Store a batch, all or nothing. The result has each index and id, and the durability.
 
         A second publish with the same ``idempotency_key`` within the queue's dedup window stores
-        nothing; it is answered with the index and id of each message of the first.
+        nothing, and is answered as the first one was.
 
-        A batch that `prepare` made is taken as it is: it can be made in a thread.
+        A `NewBatch`, which `prepare` makes, can be made in a thread.
         """
         check_names(queue)
         batch = messages if isinstance(messages, NewBatch) else prepare(messages)
@@ -282,9 +292,9 @@ class Broker:
         lease_seconds: float | None = None,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        """Lease messages. With ``wait_seconds`` it waits that long for the first one.
+        """Lease up to ``limit`` messages, waiting up to ``wait_seconds`` for the first one.
 
-        With ``most_bytes`` they have about that many bytes at most, but it is one at least.
+        ``most_bytes`` limits their total size, roughly, but never to less than one message.
         """
         check_names(queue, subscription)
         if wait_seconds != 0:
@@ -307,14 +317,14 @@ class Broker:
         count: int,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        """Lease by index range; see `penstock.core.delivery.poll`."""
+        """Lease messages by index range; see `penstock.core.delivery.poll`."""
         check_names(queue, subscription)
         if most_bytes is not None:
             check_whole("most_bytes", most_bytes, 1)
         return await self._store.poll(queue, subscription, start, count, most_bytes)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        """Have one particular unsettled message delivered once more."""
+        """Deliver one particular unsettled message once more."""
         check_names(queue, subscription)
         return await self._store.ask_again(queue, subscription, index)
 
@@ -324,14 +334,14 @@ class Broker:
         settlements: Sequence[base.Settlement],
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[list[Outcome]]:
-        """Several acks, nacks and extensions in one go; an outcome for each target."""
+        """Ack, nack, extend and give back in one go. Returns an outcome for each target."""
         check_names(queue, subscription)
         return await self._store.settle(queue, subscription, check_settlements(settlements))
 
     async def ack(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
-        """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
+        """Say that these are done. Targets are deliveries, receipts or message ids. Idempotent."""
         check_names(queue, subscription)
         settlements = [base.Ack(targets=check_targets(targets))]
         return (await self._store.settle(queue, subscription, settlements))[0]
@@ -339,7 +349,7 @@ class Broker:
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> int:
-        """Done with everything below an index; returns how many that settled."""
+        """Say that everything below an index is done. Returns how many messages that settled."""
         check_names(queue, subscription)
         settlements = [base.AckUpTo(index=index)]
         return len((await self._store.settle(queue, subscription, settlements))[0])
@@ -353,7 +363,7 @@ class Broker:
         delay_seconds: float | None = None,
         reason: str = "",
     ) -> list[Outcome]:
-        """Not done: deliver them again, after the backoff or ``delay_seconds``."""
+        """Say that these failed: deliver them again, after the backoff or ``delay_seconds``."""
         check_names(queue, subscription)
         settlements = [
             base.Nack(targets=check_targets(targets), delay_seconds=delay_seconds, reason=reason)
@@ -369,7 +379,7 @@ class Broker:
         *,
         further: bool = False,
     ) -> list[Outcome]:
-        """Still at it: the leases end ``seconds`` from now, or ``further``: so much later."""
+        """Let the leases end ``seconds`` from now or, with ``further``, that much later."""
         check_names(queue, subscription)
         settlements = [
             base.Extend(targets=check_targets(targets), seconds=seconds, further=bool(further))
@@ -379,13 +389,13 @@ class Broker:
     async def give_back(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
-        """Not begun with: these are ready again, and the delivery does not count."""
+        """Hand back deliveries that nobody has started on: ready again, and not counted."""
         check_names(queue, subscription)
         settlements = [base.GiveBack(targets=check_targets(targets))]
         return (await self._store.settle(queue, subscription, settlements))[0]
 
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
-        """Messages by index, without touching anybody's progress."""
+        """Read messages by index, without touching anybody's progress."""
         check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
@@ -394,7 +404,7 @@ class Broker:
     async def scan(
         self, queue: str, start: int, stop: int, *, most_bytes: int = MAX_BATCH_BYTES
     ) -> Chunk:
-        """Messages of an index range in bulk; see `penstock.storage.base.Store.scan`."""
+        """Read an index range in bulk; see `penstock.storage.base.Store.scan`."""
         check_names(queue)
         check_whole("start", start, 0)
         check_whole("stop", stop, 0)
@@ -409,7 +419,7 @@ class Broker:
         settled: bool | None = None,
         limit: int = 100,
     ) -> list[ViewedMessage]:
-        """The oldest messages and how they stand with a subscription; settled, unsettled or all."""
+        """The oldest messages, settled, unsettled or all, with their state for a subscription."""
         check_names(queue, subscription)
         check_whole("limit", limit, 1)
         if settled is not None and not isinstance(settled, bool):
@@ -417,7 +427,7 @@ class Broker:
         return await self._store.view(queue, subscription, settled, limit)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        """Messages by id; None for those that the queue does not hold."""
+        """Find messages by id; None for each that the queue does not hold."""
         check_names(queue)
         return await self._store.find(queue, check_ids(ids))
 
@@ -431,21 +441,21 @@ class Broker:
     # Callbacks.
 
     def report_callbacks(self, callbacks: Callbacks | None) -> None:
-        """To whom changes of definitions are told, and who adds to the stats."""
+        """Set who is told of changed definitions, and asked for the state of callbacks."""
         self._callbacks = callbacks
 
     async def callbacks(self) -> list[CallbackTarget]:
-        """The subscriptions that have a callback, with their secrets: for whoever calls them."""
+        """The subscriptions that have a callback, with their secrets, to make the calls."""
         return await self._store.callbacks()
 
     async def wait(self, queue: str, subscription: str, seconds: float) -> bool:
-        """Sleep until something may be deliverable. False when the time was up first."""
+        """Wait until something may be deliverable. False when the time was up first."""
         check_names(queue, subscription)
         check_seconds("seconds", seconds)
         return await self._store.wait(queue, subscription, seconds)
 
     async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> News:
-        """Sleep until messages came within reach of the subscription; see `Store.wait_news`."""
+        """Wait until more messages can be delivered to the subscription; see `Store.wait_news`."""
         check_names(queue, subscription)
         check_whole("seen", seen)
         check_seconds("seconds", seconds)
@@ -461,12 +471,12 @@ class Broker:
         return await self._store.dead_letters(queue, start, limit)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
-        """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
+        """Return dead letters to the subscriptions they failed on: all, or those with these ids."""
         check_names(queue)
         return await self._store.redrive(queue, "replay", None if ids is None else check_ids(ids))
 
     async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
-        """Remove dead letters for good: all, or those of some ids."""
+        """Remove dead letters for good: all, or those with these ids."""
         check_names(queue)
         return await self._store.redrive(queue, "discard", None if ids is None else check_ids(ids))
 
@@ -479,7 +489,7 @@ class Broker:
     async def held_messages(
         self, queue: str, subscription: str, limit: int = 100
     ) -> list[HeldMessage]:
-        """As `held`, with the subscriptions that each of them waits for."""
+        """Like `held`, with the subscriptions that each message waits for."""
         indexes = await self.held(queue, subscription, limit)
         blockers = await self._store.blockers(queue, subscription, indexes)
         return [
@@ -492,7 +502,7 @@ class Broker:
         return graph_of(queue, (await self.queue_stats(queue)).subscriptions)
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        """Deliver messages although a subscription they wait for has not taken them."""
+        """Deliver messages that are held, without waiting for the other subscriptions."""
         check_names(queue, subscription)
         indexes = check_list("indexes", indexes, "indexes")
         await self._store.release(queue, subscription, indexes)

@@ -1,4 +1,4 @@
-"""Callbacks as the broker sees them: it keeps their secrets, and knows nobody who calls them."""
+"""Callbacks as the broker sees them: it makes their secrets, and does not know who calls them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ _SECRET_BYTES = 32
 
 
 class Callbacks(Protocol):
-    """Who calls callbacks, for those who look at a subscription."""
+    """Whoever makes the calls, as far as the broker talks to it."""
 
     def definitions_changed(self) -> None:
-        """Queues or subscriptions are not what they were."""
+        """Queues or subscriptions were created, altered or deleted."""
         ...
 
-    def state(self, queue: str, subscription: str) -> CallbackState | None: ...
+    def state(self, queue: str, subscription: str) -> CallbackState | None:
+        """How the calls of a subscription are going; None if it is not called."""
+        ...
 
 
 def new_secret() -> str:
-    """As Standard Webhooks writes them."""
+    """In the form that Standard Webhooks gives them."""
     return f"whsec_{base64.b64encode(secrets.token_bytes(_SECRET_BYTES)).decode()}"
 
 
 def with_states(stats: list[QueueStats], callbacks: Callbacks | None) -> list[QueueStats]:
-    """The stats, with how the callback of each subscription does, where somebody calls them."""
+    """The stats, with the state of each subscription's callback if somebody makes the calls."""
     if callbacks is None:
         return stats
     return [

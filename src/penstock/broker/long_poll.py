@@ -1,4 +1,4 @@
-"""Receives that wait: each until there is something for it, its time is up, or all have to end."""
+"""Long polls: receives that wait for a message, until their time is up or the server stops."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["LongPolls"]
 
 
 class LongPolls:
-    """A server that stops need not wait for them: `stop` ends them as if their time were up."""
+    """The receives that are waiting. `stop` ends them all, as if their time were up."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -21,7 +21,7 @@ class LongPolls:
         self._may_wait = True
 
     def stop(self) -> None:
-        """Those that wait end now, with nothing; later ones do not wait."""
+        """End those that wait, with nothing. Later ones do not wait."""
         self._may_wait = False
         for task in self._waiting:
             task.cancel()
@@ -33,7 +33,7 @@ class LongPolls:
         subscription: str,
         seconds: float,
     ) -> list[Delivery]:
-        """What ``receive`` gives as soon as it gives anything; it is asked when there is news."""
+        """Call ``receive`` whenever there is news, until it gives something or the time is up."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while self._may_wait and (left := until - loop.time()) > 0:
@@ -42,7 +42,7 @@ class LongPolls:
         return []
 
     async def _news(self, queue: str, subscription: str, seconds: float) -> bool:
-        """Wait for them; False when the time was up first, or nobody may wait any more."""
+        """Wait for news. False when the time was up first, or nobody may wait any more."""
         task = asyncio.current_task()
         assert task is not None
         self._waiting.add(task)
@@ -50,7 +50,7 @@ class LongPolls:
             return await self._store.wait(queue, subscription, seconds)
         except asyncio.CancelledError:
             if self._may_wait or task.uncancel() > 0:
-                raise  # the caller's own
+                raise  # it is the caller that was cancelled
             return False
         finally:
             self._waiting.discard(task)

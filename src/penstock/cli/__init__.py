@@ -8,7 +8,7 @@ import typer
 
 import penstock
 from penstock.cli.lazy import Entry, LazyGroup
-from penstock.cli.standard import prepare_streams
+from penstock.cli.standard_streams import prepare_streams
 
 __all__ = ["app", "main"]
 

@@ -12,7 +12,8 @@ import msgspec
 import typer
 
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import AsJson, add_row, number, print_json, show, table
+from penstock.cli.options import AsJson
+from penstock.cli.output import add_row, number, print_json, show, table
 
 if TYPE_CHECKING:
     from penstock.client import AsyncClient
@@ -23,7 +24,7 @@ _CONSUMERS = 4
 
 
 class Phase(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done, and how long single calls took."""
+    """What was done, and how long the calls took."""
 
     name: str
     messages: int
@@ -92,7 +93,7 @@ async def _bench(
                 await _consume(client, queue, messages, concurrency, receive),
             ]
         finally:
-            # Whoever interrupts while it is being made must not leave it behind.
+            # An interrupt while the queue is being created must not leave it behind.
             await making
             await client.delete_queue(queue)
 
@@ -129,7 +130,7 @@ async def _consume(
         left -= len(found)
         return len(found)
 
-    # What they have taken waits for its turn: with more of them that is all there is to see.
+    # With more consumers, what they have received would mostly wait for its turn.
     callers = min(concurrency, _CONSUMERS)
     return await _phase("receive + ack", messages, callers, step)
 
@@ -137,7 +138,7 @@ async def _consume(
 async def _phase(
     name: str, messages: int, concurrency: int, step: Callable[[], Awaitable[int]]
 ) -> Phase:
-    """Every caller takes steps until one does nothing."""
+    """Every caller repeats the step until one does nothing."""
     from penstock.cli.progress import counting
 
     times: list[float] = []
@@ -175,5 +176,5 @@ async def _phase(
 
 
 def _percentile(times: list[float], part: float) -> float:
-    """In milliseconds, of sorted seconds."""
+    """In milliseconds; ``times`` are sorted, and in seconds."""
     return times[min(len(times) - 1, int(part * len(times)))] * 1000

@@ -1,4 +1,4 @@
-"""What ``penstock doctor`` looks at, each check by itself: facts in, a sentence out."""
+"""The checks of ``penstock doctor``: each takes facts, and returns a verdict with a sentence."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Verdict(Enum):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """`text` says what is well, or what to do."""
+    """`text` says what is all right, or what to do."""
 
     check: str
     verdict: Verdict
@@ -87,7 +87,7 @@ def check_health(health: Health) -> list[Finding]:
 
 
 def check_clock(health: Health, now: datetime) -> Finding:
-    """The server tells whole seconds, so that much difference is none."""
+    """The server's clock is known to the second, so less than that is no difference."""
     if health.date is None:
         return _warning("clock", "the server does not say the time")
     seconds = (now - health.date).total_seconds() - health.round_trip_seconds / 2
@@ -103,7 +103,7 @@ def check_clock(health: Health, now: datetime) -> Finding:
 
 
 def check_directory(data: str | None) -> list[Finding]:
-    """Of a server on this machine. Without a name, the default one is looked at if it is there."""
+    """The data directory of a server on this machine; the default one, if it exists."""
     if data is not None and data.startswith("memory:"):
         return [_warning("data", "all is in memory, and gone when the server ends")]
     path = Path((data or _DEFAULT_DIRECTORY).removeprefix("wal:"))
@@ -133,13 +133,13 @@ def check_space(path: Path, usage: tuple[int, int, int]) -> Finding:
 
 
 def check_files(data: str | None) -> Finding:
-    """The limit of open files: the server's, if it is known which process it is, or this one's."""
+    """The limit of open files: the server's if its process is known, otherwise this one's."""
     path = Path((data or _DEFAULT_DIRECTORY).removeprefix("wal:"))
     owner = owner_of(path)
     limit = None if owner is None else _limit_of(owner)
     whose = f"of the server, process {owner}" if limit is not None else "of this shell"
     if limit is None:
-        # A server raises its own to this one.
+        # A server that is started from here raises its own limit to this one.
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     if limit == resource.RLIM_INFINITY:
         return _good("files", f"no limit of open files {whose}")

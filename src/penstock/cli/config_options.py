@@ -1,6 +1,6 @@
 """Settings of queues and subscriptions as options: one for each field of a config.
 
-A setting that is added to a config is an option at once, with the words of the config's docstring.
+A setting that is added to a config becomes an option at once, with its help from the docstring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PANEL = "Settings"
 _BULLET = re.compile(r"^\s*- ((?:`\w+`(?:, )?)+): (.+?)(?=^\s*- |\Z)", re.MULTILINE | re.DOTALL)
 _SENTENCE = re.compile(r"\S.*?\.(?=\s|\Z)", re.DOTALL)
 _SHORT = 20
-# Commas between pairs, and not those within a value.
+# The commas between pairs, not those inside a value.
 _PAIRS = re.compile(r",(?=\w+=)")
 _NOTHING = ("none", "null")
 
@@ -33,7 +33,7 @@ _NOTHING = ("none", "null")
 def with_settings(
     config: type[msgspec.Struct], *, without: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command gets an option for each setting, and all that were given as ``settings``."""
+    """Give a command an option for each setting. It gets those that were given as ``settings``."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         fields = [one for one in msgspec.structs.fields(config) if one.name not in without]
@@ -78,7 +78,7 @@ def _abouts(config: type[msgspec.Struct]) -> dict[str, str]:
         for name in re.findall(r"\w+", names):
             found[name] = first
         for name in config.__struct_fields__:
-            # One that is explained beside another.
+            # A setting that is explained along with another one.
             for sentence in more:
                 if f"`{name}`" in sentence:
                     found.setdefault(name, sentence)
@@ -134,12 +134,12 @@ def _option(name: str, kind: _Kind, about: str) -> Any:
 
 
 def _value(name: str, kind: _Kind, given: str | bool | list[str]) -> object:
-    """As the server wants it. What cannot be meant ends the program."""
+    """The value for the server. One that makes no sense ends the program."""
     flag = f"--{name.replace('_', '-')}"
     if isinstance(given, bool):
         return given
     if isinstance(given, list):
-        # With commas between them, or the option once for each.
+        # Separated by commas, or with the option repeated.
         return [one.strip() for text in given for one in text.split(",") if one.strip()]
     if kind.is_optional and given.lower() in _NOTHING:
         return None
@@ -167,7 +167,7 @@ def _pairs(flag: str, kind: _Kind, given: str) -> object:
         try:
             return msgspec.json.decode(given.encode())
         except msgspec.DecodeError as exc:
-            exits.usage(f"{flag} is no JSON: {exc}")
+            exits.usage(f"{flag} is not JSON: {exc}")
     found = {}
     for pair in _PAIRS.split(given):
         name, equals, text = pair.partition("=")

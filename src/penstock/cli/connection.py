@@ -1,6 +1,6 @@
-"""How a command gets at the server: its options, the client, and what errors become.
+"""How a command reaches the server: the options, the client, and what becomes of errors.
 
-Everything about the connection is here. A command says ``@with_client`` and takes a client.
+A command says ``@with_client`` and takes a client as its first argument.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ P = ParamSpec("P")
 _PANEL = "Connection"
 _ENDING_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
-# What a new server has, and accepts on loopback alone.
+# What a new server has, and accepts only on loopback.
 _DEFAULT_USER = "admin"
 _DEFAULT_PASSWORD = "adminpassword"
 
 
 class Connection(NamedTuple):
-    """Where the server is and who asks. The fields are options of every command that needs it."""
+    """Where the server is, and who is asking. Its fields are options of every command with it."""
 
     url: Annotated[
         str,
@@ -94,7 +94,7 @@ class Connection(NamedTuple):
     ] = 2
 
     def options(self) -> ClientOptions:
-        """For a client. Asks for a missing password, if there is somebody to ask."""
+        """The client's options. Asks for a missing password, if there is somebody to ask."""
         from penstock.client import Retry
 
         found: ClientOptions = {
@@ -113,7 +113,7 @@ class Connection(NamedTuple):
         return found
 
     def client(self) -> Client:
-        """To be closed. What cannot be an address or a name is wrong usage."""
+        """A client, to be closed. A malformed address or name is wrong usage."""
         from penstock.client import Client
 
         options = self.options()
@@ -150,9 +150,9 @@ def is_loopback(url: str) -> bool:
 
 
 def with_client(command: Callable[Concatenate[Client, P], None]) -> Callable[..., None]:
-    """A command with a client as its first argument gets the options of the connection instead.
+    """Give a command that takes a client the options of a connection instead.
 
-    What the client raises ends the program, with one sentence and a code that says what it is.
+    What the client raises ends the program, with one sentence and an exit code.
     """
 
     @functools.wraps(command)
@@ -164,7 +164,7 @@ def with_client(command: Callable[Concatenate[Client, P], None]) -> Callable[...
 
 
 def with_connection(command: Callable[Concatenate[Connection, P], None]) -> Callable[..., None]:
-    """As `with_client`, for a command that makes its client itself."""
+    """Like `with_client`, for a command that makes its client itself."""
     own = _parameters(command)
     added = {
         name: inspect.Parameter(
@@ -183,7 +183,7 @@ def with_connection(command: Callable[Concatenate[Connection, P], None]) -> Call
             run_it = cast(Callable[..., None], command)
             run_it(connection, **arguments)
 
-    # Not what it wraps: that is what `inspect` would look at.
+    # Otherwise `inspect` would look at the wrapped command.
     del run.__wrapped__
     parameters = {**own, **added}
     run.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
@@ -192,7 +192,7 @@ def with_connection(command: Callable[Concatenate[Connection, P], None]) -> Call
 
 
 def _parameters(command: Callable[..., None]) -> dict[str, inspect.Parameter]:
-    """All but the first, with their types; that one's is not imported until it is needed."""
+    """All but the first, with their types. The first one's type is imported only when needed."""
     _, *own = inspect.signature(command).parameters.values()
     stated = SimpleNamespace(__annotations__={one.name: one.annotation for one in own})
     names = inspect.unwrap(command).__globals__
@@ -215,13 +215,13 @@ def _endings() -> Iterator[None]:
 
 @contextmanager
 def _interrupts() -> Iterator[None]:
-    """To be ended, or to lose the terminal, is as good as Ctrl-C: what was made is taken back."""
+    """Treat SIGTERM, and the loss of the terminal, like Ctrl-C: what was made is undone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     taken = [one for one in _ENDING_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
     for one in taken:
-        # Passed on: whoever runs an event loop has a handler of its own for Ctrl-C.
+        # Raised as SIGINT, because an event loop has its own handler for that.
         signal.signal(one, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         yield

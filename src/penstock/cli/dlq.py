@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli import exits
-from penstock.cli.asking import confirm
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
-from penstock.cli.names import Limit, Queue, Yes
+from penstock.cli.options import AsJson, Limit, Queue, Yes
 from penstock.cli.output import (
-    AsJson,
     add_row,
     moment,
     plain,
@@ -119,13 +118,13 @@ def _chosen(ids: list[str] | None, *, every: bool) -> list[str] | None:
 
 
 def _report(what: str, count: int, ids: list[str] | None, *, as_json: bool) -> None:
-    """Exits with 1 when an id was no letter's."""
+    """Ends the program with 1 when an id was not that of a dead letter."""
     if as_json:
         print_json({what: count})
     else:
         typer.echo(f"{what} {count}")
     if ids and count < len(set(ids)):
         exits.stop(
-            f"message_not_found: {len(set(ids)) - count} of the ids are no dead letter's",
+            f"message_not_found: {len(set(ids)) - count} of the ids are not those of dead letters",
             exits.REFUSED,
         )

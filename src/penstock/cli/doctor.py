@@ -18,7 +18,8 @@ from penstock.cli.checks import (
     check_version,
 )
 from penstock.cli.connection import Connection, is_loopback, with_connection
-from penstock.cli.output import AsJson, print_json, show, table
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json, show, table
 from penstock.clock import SystemClock
 from penstock.core.message import to_datetime
 from penstock.errors import PenstockError

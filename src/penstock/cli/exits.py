@@ -1,4 +1,4 @@
-"""The exit codes, and the way from an error to one."""
+"""The exit codes, and which error ends the program with which of them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ _BY_CODE = {"unreachable": UNREACHABLE, "unauthorized": DENIED, "forbidden": DEN
 
 
 def fail(error: PenstockError) -> NoReturn:
-    """What a server or a client raised: one sentence with its stable code."""
+    """End with what a server or a client raised: one sentence, with its stable code."""
     stop(f"{error.code}: {error}{_hint(error)}", _BY_CODE.get(error.code, REFUSED))
 
 
 def _hint(error: PenstockError) -> str:
-    """What to do about it here; the library's texts know no options."""
+    """What to do about it on the command line; the library's texts know nothing of options."""
     if error.code == "unauthorized":
         return (
             ". Set PENSTOCK_USER and PENSTOCK_PASSWORD, or pass --user and --password, or --token"
@@ -62,7 +62,7 @@ def _hint(error: PenstockError) -> str:
 
 
 def fail_store(error: PenstockError | OSError) -> NoReturn:
-    """What opening or reading a data directory raised."""
+    """End with what opening or reading a data directory raised."""
     if isinstance(error, OSError):
         stop(f"the directory cannot be read or written: {error}", STORE)
     code = STORE if isinstance(error, StorageError) else USAGE

@@ -1,4 +1,4 @@
-"""Which subscription waits for which, as a picture."""
+"""Which subscription waits for which, drawn in Mermaid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["mermaid"]
 
 
 def mermaid(graph: Graph) -> str:
-    """From the queue to those who wait for nobody, and on to those who wait for them."""
+    """A flowchart from the queue to those that wait for nobody, and on to those after them."""
     ids = {one.name: f"s{number}" for number, one in enumerate(graph.subscriptions)}
     lines = ["flowchart LR", f'    q[("{graph.queue}")]']
     for node in graph.subscriptions:
@@ -21,14 +21,14 @@ def mermaid(graph: Graph) -> str:
         if node.name not in waiting
     ]
     for edge in graph.dependencies:
-        # Holding is what everybody expects.
+        # To hold is the default.
         how = "" if edge.on_dead_parent == "hold" else edge.on_dead_parent
         lines.append(f"    {ids[edge.before]} -->{_label(how)} {ids[edge.after]}")
     return "\n".join(lines)
 
 
 def _label(text: str) -> str:
-    """On an arrow. What has a meaning in the language is written as a number."""
+    """A label on an arrow. Characters that mean something in Mermaid are escaped as numbers."""
     if not text:
         return ""
     shown = "".join(one if one.isalnum() or one in " ._=" else f"#{ord(one)};" for one in text)

@@ -7,8 +7,9 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -46,21 +47,20 @@ def run(
     batch_size: Annotated[int, typer.Option(min=1, help="Messages a call.")] = 100,
     concurrency: Annotated[int, typer.Option(min=1, help="Calls at once.")] = 1,
     lease_seconds: Annotated[
-        float, typer.Option(help="How soon a batch comes again when this process dies.")
+        float, typer.Option(help="How soon a batch is delivered again when this process dies.")
     ] = 30.0,
     prefix: Annotated[str, typer.Option(help="Of the queues' names.")] = "ingest",
     once: Annotated[bool, typer.Option(help="Stop when nothing is left.")] = False,
 ) -> None:
     """Have every message handled, until Ctrl-C: then the batches that run are finished first."""
-    # As with `python -m`: what lies in the current directory can be named.
+    # As with `python -m`, modules in the current directory can be named.
     sys.path.insert(0, os.getcwd())
     try:
         settings = IngestSettings(prefix=prefix, lease_seconds=lease_seconds)
         wanted = _load(kind) if kind else IngestMessage
         call = _load(handler)
-        asyncio.run(
-            _run(store, wanted, settings, call, tenant or [], batch_size, concurrency, once)
-        )
+        work = _Work(call, tenant or [], batch_size, concurrency, once)
+        asyncio.run(_run(store, wanted, settings, work))
     except (PenstockError, OSError) as exc:
         fail_store(exc)
 
@@ -75,16 +75,39 @@ def _load(name: str) -> Any:
         ) from exc
 
 
-async def _run(
-    store: str,
-    kind: type[Any],
-    settings: IngestSettings,
-    handler: Any,
-    tenants: list[str],
-    batch_size: int,
-    concurrency: int,
-    once: bool,
-) -> None:
+class _Work(NamedTuple):
+    """What is to be handled, and how. Without tenants it is those of all."""
+
+    handler: Any
+    tenants: list[str]
+    batch_size: int
+    concurrency: int
+    once: bool
+
+    async def consume(
+        self, queue: IngestQueue[Any], stopping: asyncio.Event, count: Callable[[int], None]
+    ) -> None:
+        """Handle batches until it is stopped or, with `once`, nothing is left."""
+        turn = 0
+        while not stopping.is_set():
+            if self.tenants:
+                tenant = self.tenants[turn % len(self.tenants)]
+                turn += 1
+                done = await queue.consume_for_tenant(
+                    tenant, self.batch_size, self.handler, wait_seconds=0.5
+                )
+            else:
+                done = await queue.consume(self.batch_size, self.handler)
+            count(done)
+            if self.once and not done and not await self._left(queue):
+                return
+
+    async def _left(self, queue: IngestQueue[Any]) -> int:
+        tenants = self.tenants or await queue.tenants()
+        return sum([await queue.pending_count(tenant) for tenant in tenants])
+
+
+async def _run(store: str, kind: type[Any], settings: IngestSettings, work: _Work) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -92,25 +115,6 @@ async def _run(
             loop.add_signal_handler(number, stopping.set)
     async with open_ingest(kind, store, settings) as queue:
         with counting("messages handled", None) as count:
-
-            async def consume() -> None:
-                turn = 0
-                while not stopping.is_set():
-                    if tenants:
-                        tenant = tenants[turn % len(tenants)]
-                        turn += 1
-                        done = await queue.consume_for_tenant(
-                            tenant, batch_size, handler, wait_seconds=0.5
-                        )
-                    else:
-                        done = await queue.consume(batch_size, handler)
-                    count(done)
-                    if once and not done and not await _left(queue, tenants):
-                        return
-
-            await asyncio.gather(*(consume() for _ in range(concurrency)))
-
-
-async def _left(queue: IngestQueue[Any], tenants: list[str]) -> int:
-    counts = [await queue.pending_count(t) for t in tenants or await queue.tenants()]
-    return sum(counts)
+            await asyncio.gather(
+                *(work.consume(queue, stopping, count) for _ in range(work.concurrency))
+            )

@@ -1,4 +1,4 @@
-"""Commands that are imported when they are used."""
+"""Commands that are imported only when they are used."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ COMPLETE = "_PENSTOCK_COMPLETE"
 
 
 class Entry(NamedTuple):
-    """Where a command is: a module below this package, and the name in it.
+    """Where a command is: a module of this package, and the name in it.
 
-    What is there is a function, or a `typer.Typer` with commands of its own. `help` stands here
-    too, so that the list of commands imports none of them; a test holds the two together.
+    That is a function, or a `typer.Typer` with commands of its own. `help` is repeated here, so
+    that listing the commands imports none of them; a test keeps the two in step.
     """
 
     module: str
@@ -35,8 +35,7 @@ class LazyGroup(TyperGroup):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if COMPLETE in os.environ:
-            # typer's own options for completion would do this; `penstock completion` is instead
-            # of them.
+            # typer's own completion options would do this; `penstock completion` replaces them.
             from typer._completion_classes import completion_init
 
             completion_init()
@@ -46,7 +45,7 @@ class LazyGroup(TyperGroup):
         return list(self.entries)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """What the list of commands shows."""
+        """A stand-in, for the list of commands."""
         entry = self.entries.get(cmd_name)
         if entry is None:
             return None

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from penstock.cli import exits
-from penstock.cli.arrivals import Arrival, Inbox, Receiver
+from penstock.cli.callback_receiver import Arrival, Inbox, Receiver
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import AsJson, plain, preview, print_json, write
+from penstock.cli.options import AsJson
+from penstock.cli.output import plain, preview, print_json, write
 from penstock.cli.times import start_of
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def listen(
 
 
 class _Wish(NamedTuple):
-    """The subscription that is to call here; none without a queue."""
+    """The subscription that is wanted; none without a queue."""
 
     queue: str | None
     name: str
@@ -107,7 +108,7 @@ class _Wish(NamedTuple):
 
     @asynccontextmanager
     async def granted(self, connection: Connection, url: str) -> AsyncIterator[list[str]]:
-        """For as long as the block runs. Gives the secret, if there is one."""
+        """Create it for as long as the block runs. Yields its secret, if it has one."""
         if self.queue is None:
             yield []
             return
@@ -133,7 +134,7 @@ async def _listen(
     host: str,
     port: int,
 ) -> bool:
-    """Until it is interrupted, and then true, or there were enough."""
+    """Print calls until there were enough. True if it was interrupted before that."""
     async with (
         _until_stopped() as stopped,
         receiver.listening(host, port) as (url, inbox),
@@ -153,11 +154,11 @@ def _client(connection: Connection) -> AsyncClient:
 
 @asynccontextmanager
 async def _until_stopped() -> AsyncIterator[asyncio.Event]:
-    """Signals set it, so that what was made can be taken back."""
+    """An event that signals set, so that the subscription can be deleted in the end."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    # Who started it may have had one ignored, as nohup does.
+    # Whoever started this may ignore one of them, as nohup does.
     numbers = [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
     for number in numbers:
         loop.add_signal_handler(number, stopped.set)
@@ -174,7 +175,7 @@ class _Printer:
         self._as_json = as_json
 
     async def run(self, inbox: Inbox, stopped: asyncio.Event) -> bool:
-        """True when it was stopped before it had all that was wanted."""
+        """Print what comes in. True when it was stopped before there was enough."""
         stopping = asyncio.create_task(stopped.wait())
         try:
             while self._left is None or self._left > 0:

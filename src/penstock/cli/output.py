@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from penstock.client import Message
 
 __all__ = [
-    "AsJson",
     "add_row",
     "age",
     "console",
@@ -37,22 +35,20 @@ __all__ = [
     "write",
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-
-# Where there is no terminal to fit in, nothing is wrapped or cut.
+# Without a terminal to fit into, nothing is wrapped or cut.
 _WIDE = 100_000
 _PREVIEW_CHARACTERS = 60
-# Columns of a terminal in which a line of a message has room for all there is.
+# A terminal with this many columns has room for everything about a message in one line.
 _ROOMY = 110
-# Below, the rest has none beside what is needed.
+# One with fewer than these has room for the essentials only.
 _NARROW = 60
-# What gives way is to be recognised all the same.
+# A column that gives way keeps at least this width.
 _LEAST_COLUMNS = 8
 _encoder = msgspec.json.Encoder()
 
 
 def console() -> Console:
-    """For what is printed piece by piece."""
+    """A console, for what is printed piece by piece."""
     from rich.console import Console
 
     out = Console()
@@ -64,7 +60,7 @@ def terminal_width() -> int:
 
 
 def show(what: Table | str) -> None:
-    """For people; without a terminal nothing is wrapped, cut or padded."""
+    """Print for people. Without a terminal, nothing is wrapped, cut or padded."""
     from rich.console import Console
 
     out = Console(highlight=False)
@@ -79,7 +75,7 @@ def show(what: Table | str) -> None:
 
 
 def add_row(shown: Table, *cells: str, style: str = "") -> None:
-    """In one line, and as it stands: brackets are no mark-up."""
+    """Add a row of one line, taken literally: brackets are not mark-up."""
     from rich.text import Text
 
     texts = [Text(cell, no_wrap=True, overflow="ellipsis") for cell in cells]
@@ -87,7 +83,7 @@ def add_row(shown: Table, *cells: str, style: str = "") -> None:
 
 
 def table(*columns: str, right: Sequence[str] = (), cut: Sequence[str] = ()) -> Table:
-    """Those of ``right`` are numbers; those of ``cut`` give way where there is no room."""
+    """Columns in ``right`` are aligned to the right; those in ``cut`` give way for lack of room."""
     from rich.table import Table
 
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -105,7 +101,7 @@ def table(*columns: str, right: Sequence[str] = (), cut: Sequence[str] = ()) -> 
 
 
 def write(data: bytes) -> None:
-    """At once: what follows may take long, or may depend on this having been said."""
+    """Write and flush: what follows may take long, or may rely on this having been shown."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
@@ -121,10 +117,10 @@ def print_lines(values: Iterable[object]) -> None:
 
 
 def print_messages(messages: Sequence[Message], *, with_receipts: bool = False) -> None:
-    """A line for each, for people."""
+    """A table for people, with one line for each message."""
     width = terminal_width()
     is_topical = any(message.topic for message in messages)
-    # What matters least goes first when there is no room: a receipt is no good if it is cut.
+    # For lack of room, what matters least is left out: a receipt is useless if it is cut.
     columns: dict[str, Callable[[Any], str]] = {
         "index": lambda one: str(one.index),
         "id": lambda one: one.id,
@@ -173,14 +169,14 @@ def preview(body: bytes, characters: int = _PREVIEW_CHARACTERS) -> str:
 
 
 def plain(text: str) -> str:
-    """In one line and harmless: what a sender wrote must not move the cursor of who looks."""
+    """In one line, and harmless: what a sender wrote must not control the reader's terminal."""
     return "".join(
         one if one.isprintable() else one.encode("unicode_escape").decode() for one in text
     )
 
 
 def setting(value: object) -> str:
-    """A setting's value, in the form in which an option takes it."""
+    """A setting's value, as its option takes it."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -198,7 +194,7 @@ def number(value: float | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes, as people say it."""
+    """A number of bytes, for people."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

@@ -11,7 +11,7 @@ _LOCK_NAME = "LOCK"
 
 
 def owner_of(directory: Path) -> int | None:
-    """By the lock file, which has its number; None when that process is gone."""
+    """The process id in the lock file; None when that process is gone."""
     try:
         owner = int((directory / _LOCK_NAME).read_text())
     except (OSError, ValueError):

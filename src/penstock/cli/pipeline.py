@@ -19,7 +19,8 @@ from rich.table import Table
 
 from penstock.cli import exits
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import console
+from penstock.cli.options import AsJson, Yes
+from penstock.cli.output import console, print_json
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def run_command(
 @app.command("status")
 def status_command(
     lake: LakePath = "./lake",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what has been landed. Needs neither Spark nor the server."""
     with _refusals():
@@ -154,7 +155,7 @@ def status_command(
 
         status = status_of(_existing(lake))
         if as_json:
-            typer.echo(msgspec.json.encode(status).decode())
+            print_json(status)
             return
         tables = Table("table", "rows", "files", "bytes", title=status.lake)
         for each in status.tables:
@@ -196,7 +197,7 @@ def replay_command(
     to: Annotated[str, typer.Option("--to", help="The queue that gets the messages.")],
     lake: LakePath = "./lake",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     master: Master = None,
     driver_memory: Memory = "1g",
     conf: Conf = None,
@@ -247,7 +248,7 @@ def compact_command(lake: LakePath = "./lake") -> None:
 @app.command("reset")
 def reset_command(
     lake: LakePath = "./lake",
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete the lake with all its tables. Queues and subscriptions stay as they are."""
     with _refusals():
@@ -269,12 +270,12 @@ def _existing(path: str) -> Lake:
 
     lake = Lake(path)
     if not lake.own.exists():
-        raise InvalidArgument(f"{lake.root} is no lake: run the pipeline first, or name another")
+        raise InvalidArgument(f"{lake.root} is not a lake: run the pipeline first, or name another")
     return lake
 
 
 def _options(connection: Connection) -> dict[str, str]:
-    """The same for Spark, whose executors ask the server themselves."""
+    """The connection as options for Spark, whose executors talk to the server themselves."""
     given = connection.options()
     found = {
         "url": connection.url,
@@ -288,7 +289,7 @@ def _options(connection: Connection) -> dict[str, str]:
 
 
 def _master(given: str | None) -> str | None:
-    """spark-submit has decided already, if it was that."""
+    """Under spark-submit, the master has already been decided."""
     if given is not None or "SPARK_ENV_LOADED" in os.environ:
         return given
     return "local[*]"
@@ -322,7 +323,7 @@ def _shown(progress: Progress) -> Table:
 
 @contextmanager
 def _signals(stop: threading.Event) -> Iterator[None]:
-    """SIGINT and SIGTERM end a run in order: the batch that is under way may be run again."""
+    """SIGINT and SIGTERM end a run in good order; the batch under way may be run again later."""
     before = {
         number: signal.signal(number, lambda *_: stop.set())
         for number in (signal.SIGINT, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A bar on stderr that moves with what is done: bytes that are read, or things that are counted."""
+"""Progress bars on stderr, for bytes that are read or things that are counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["counting", "reading"]
 
 @contextmanager
 def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
-    """Yields what is to be told the name of a file and how many more of its bytes were read."""
+    """Yields a function to call with a file's name and how many more of its bytes were read."""
     with _bar(DownloadColumn(binary_units=True)) as progress:
         task = progress.add_task("reading", total=total_bytes)
 
@@ -33,7 +33,7 @@ def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Yields what is to be told how many more there are."""
+    """Yields a function to call with how many more were done."""
     with _bar(MofNCompleteColumn()) as progress:
         task = progress.add_task(what, total=total)
 
@@ -44,9 +44,9 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _bar(so_far: ProgressColumn) -> Progress:
-    """There while its block runs, gone afterwards, and absent without a terminal.
+    """A bar that is shown while its block runs, and not at all without a terminal.
 
-    Without a total it only shows that something goes on.
+    Without a total it only shows that something is going on.
     """
     console = Console(stderr=True)
     return Progress(

@@ -12,10 +12,11 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import Queue
-from penstock.cli.output import AsJson, print_lines, show
+from penstock.cli.input import line_blocks, opened, total_bytes, whole_file
+from penstock.cli.ndjson import ndjson_message
+from penstock.cli.options import AsJson, Queue
+from penstock.cli.output import print_lines, show
 from penstock.cli.progress import reading
-from penstock.cli.reading import line_blocks, ndjson_message, opened, total_bytes, whole_file
 from penstock.cli.times import time_of
 from penstock.clock import SystemClock
 from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage, to_datetime
@@ -135,7 +136,7 @@ def publish(
 
 
 class _Publisher:
-    """Sends batches one after the other, and counts."""
+    """Sends batches one after the other, and counts what was published."""
 
     def __init__(
         self,

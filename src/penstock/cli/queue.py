@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli.asking import confirm
 from penstock.cli.config_options import with_settings
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
-from penstock.cli.names import Queue, Yes
+from penstock.cli.options import AsJson, Queue, Yes
 from penstock.cli.output import (
-    AsJson,
     add_row,
     moment,
     number,

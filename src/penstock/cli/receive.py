@@ -8,9 +8,9 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import DEFAULT_SUBSCRIPTION, Limit, Queue, Subscription
-from penstock.cli.output import AsJson, print_lines, print_messages, write
-from penstock.cli.standard import end_if_unread
+from penstock.cli.options import DEFAULT_SUBSCRIPTION, AsJson, Limit, Queue, Subscription
+from penstock.cli.output import print_lines, print_messages, write
+from penstock.cli.standard_streams import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Delivery
@@ -32,7 +32,7 @@ def receive(
     ] = 0,
     lease: Annotated[
         float | None,
-        typer.Option(help="Seconds until they come again; the subscription's, if absent.", min=1),
+        typer.Option(help="Seconds until the lease ends; the subscription's, if absent.", min=1),
     ] = None,
     acknowledge: Annotated[
         bool, typer.Option("--ack", help="Ack each once it is printed.")
@@ -47,8 +47,8 @@ def receive(
 ) -> None:
     """Receive messages, under a lease.
 
-    Settle them before the lease ends (penstock ack, nack, extend), or they come again. Exits with
-    3 when there is nothing.
+    Settle them before the lease ends (penstock ack, nack, extend), or they are delivered again.
+    Exits with 3 when there is nothing.
     """
     if body and as_json:
         exits.usage("use either --body or --json")
@@ -79,7 +79,7 @@ def _receive(
     seconds: float,
     lease_seconds: float | None,
 ) -> list[Delivery]:
-    """One request waits no longer than a server allows: a longer wait is several of them."""
+    """A server limits how long one request may wait, so a longer wait is several requests."""
     while True:
         found = client.receive(
             queue,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Annotated, Any
 
-import msgspec
 import typer
 from pydantic import ValidationError
 
 from penstock.cli import exits
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json
 from penstock.errors import PenstockError
 from penstock.settings import Settings
 from penstock.storage.archiving import Recovered
@@ -25,12 +26,12 @@ def recover(
     archive: Annotated[
         str | None, typer.Option(help="The archive: mongodb://host/db. [PENSTOCK_ARCHIVE]")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Rebuild what a Redis has lost from its archive in MongoDB.
 
-    A server does the same when it starts, and when it finds Redis empty. Queues that are whole stay
-    as they are, so it does no harm to run it at any time.
+    A server does the same when it starts, and when it finds Redis empty. Queues that are complete
+    stay as they are, so it does no harm to run it at any time.
     """
     given: dict[str, Any] = {"store": store, "archive": archive}
     try:
@@ -54,7 +55,7 @@ async def _recover(store: str, archive: str) -> Recovered:
 
 def _show(recovered: Recovered, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(msgspec.json.encode(recovered).decode())
+        print_json(recovered)
         return
     for queue, count in sorted(recovered.restored.items()):
         typer.echo(f"rebuilt: {queue}, {count} messages")

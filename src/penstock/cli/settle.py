@@ -11,9 +11,9 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import DEFAULT_SUBSCRIPTION, Queue, Subscription
-from penstock.cli.output import AsJson, print_json, print_lines
-from penstock.cli.reading import Line, line_blocks, opened
+from penstock.cli.input import Line, line_blocks, opened
+from penstock.cli.options import DEFAULT_SUBSCRIPTION, AsJson, Queue, Subscription
+from penstock.cli.output import print_json, print_lines
 from penstock.core.outcome import Outcome
 from penstock.errors import PenstockError
 
@@ -27,8 +27,8 @@ _BATCH = 1000
 Targets = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Receipts or message ids; - reads them from standard input, one a line, or the lines "
-        "of receive --json.",
+        help="Receipts or message ids; - reads them from standard input, one per line, or the "
+        "lines of receive --json.",
         metavar="[TARGET]...",
         show_default=False,
     ),
@@ -76,7 +76,9 @@ def nack(
     targets: Targets = None,
     delay: Annotated[
         float | None,
-        typer.Option(help="Seconds before they come again; the backoff's, if absent.", min=0),
+        typer.Option(
+            help="Seconds until they are delivered again; by the backoff, if absent.", min=0
+        ),
     ] = None,
     reason: Annotated[str, typer.Option(help="Why; a dead letter keeps it.")] = "",
     subscription: Subscription = DEFAULT_SUBSCRIPTION,
@@ -124,9 +126,9 @@ def _settle(
     *,
     as_json: bool,
 ) -> None:
-    """Batch by batch, and say what became of each. What is not ``good`` is a failure.
+    """Settle batch by batch, and report each outcome. One that is not ``good`` is a failure.
 
-    From a pipe what is there is settled, without waiting for more.
+    From a pipe, what has come so far is settled without waiting for more.
     """
     if not targets:
         exits.usage("name receipts or message ids, or - to read them from standard input")
@@ -166,7 +168,7 @@ def _from_input() -> Iterator[list[str]]:
 
 
 def _target(line: Line, name: str) -> str:
-    """A line that has none ends the program."""
+    """A line without a target ends the program."""
     try:
         if line.text.startswith(b"{"):
             return msgspec.json.decode(line.text, type=_Delivery).receipt
@@ -178,7 +180,7 @@ def _target(line: Line, name: str) -> str:
 def _report(
     targets: list[str], outcomes: list[Outcome], good: set[Outcome], *, as_json: bool
 ) -> int:
-    """How many are not ``good``."""
+    """Returns how many are not ``good``."""
     if as_json:
         print_lines(
             {"target": target, "outcome": outcome}

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.connection import with_client
+from penstock.cli.options import AsJson
 from penstock.cli.output import (
-    AsJson,
     add_row,
     age,
     number,
@@ -42,7 +42,7 @@ _OF_SUBSCRIPTION = (
     "dead",
     "state",
 )
-# Left out in a terminal of fewer columns.
+# Columns that are left out of a table when the terminal is narrower than this.
 _FOR_ROOMY = ("size", "delayed", "held", "oldest", "state")
 _ROOMY = 115
 _FOR_MORE = ("in/s", "out/s", "acked/s")
@@ -126,7 +126,7 @@ def _table(found: list[QueueStats], before: list[QueueStats] | None, seconds: fl
             for reader in queue.subscriptions
         ]
         for at, row in enumerate(rows or [{}]):
-            # What is said of the queue stands in the first line alone.
+            # Only the first line of a queue has the figures of the queue itself.
             cells = row if at else own | row
             style = "dim" if cells.get("state") else ""
             add_row(shown, *(cells.get(name, "") for name in names), style=style)

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import typer
 
-from penstock.cli.asking import confirm
 from penstock.cli.config_options import with_settings
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
 from penstock.cli.graph import mermaid
-from penstock.cli.names import Limit, Queue, SubName, Yes
+from penstock.cli.options import AsJson, Limit, Queue, SubName, Yes
 from penstock.cli.output import (
-    AsJson,
     add_row,
     age,
     moment,

@@ -10,7 +10,7 @@ __all__ = ["start_of", "time_of"]
 
 
 def time_of(name: str, text: str) -> datetime:
-    """A time with its zone; another text ends the program."""
+    """A time with its zone. Any other text ends the program."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -21,7 +21,7 @@ def time_of(name: str, text: str) -> datetime:
 
 
 def start_of(text: str) -> str | int | datetime:
-    """earliest, latest, an index, or a time with its zone."""
+    """earliest, latest, an index, or a time with its zone. Any other text ends the program."""
     if text in ("earliest", "latest"):
         return text
     if text.isascii() and text.isdigit():

@@ -6,7 +6,8 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import Connection, with_connection
-from penstock.cli.output import AsJson, print_json
+from penstock.cli.options import AsJson
+from penstock.cli.output import print_json
 
 __all__ = ["token"]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from penstock.cli import exits
-from penstock.cli.asking import confirm
+from penstock.cli.confirmation import confirm
 from penstock.cli.connection import with_client
-from penstock.cli.names import Yes
-from penstock.cli.output import AsJson, add_row, number, plain, print_json, show, table
+from penstock.cli.options import AsJson, Yes
+from penstock.cli.output import add_row, number, plain, print_json, show, table
 
 if TYPE_CHECKING:
     from penstock.client import Client, User
@@ -98,7 +98,7 @@ def remove(client: Client, name: Name, yes: Yes = False, as_json: AsJson = False
 
 
 def _password() -> str:
-    """Never an option: everybody on the machine could see it."""
+    """Asked for, or read from standard input. Never an option: others could see it in `ps`."""
     if sys.stdin.isatty():
         return str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     password = sys.stdin.readline(_MOST_CHARACTERS + 1).rstrip("\r\n")

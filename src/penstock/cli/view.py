@@ -10,9 +10,8 @@ import typer
 
 from penstock.cli import exits
 from penstock.cli.connection import with_client
-from penstock.cli.names import Limit, Queue
+from penstock.cli.options import AsJson, Limit, Queue
 from penstock.cli.output import (
-    AsJson,
     moment,
     plain,
     preview,
@@ -22,7 +21,7 @@ from penstock.cli.output import (
     size,
     write,
 )
-from penstock.cli.standard import end_if_unread
+from penstock.cli.standard_streams import end_if_unread
 
 if TYPE_CHECKING:
     from penstock.client import Client, Message
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["tail", "view"]
 
 _PAGE = 1000
-# Between two looks at a quiet queue: a message is seen soon after others, and within a second.
+# Between two looks at a quiet queue. They get longer while nothing comes, up to a second.
 _SHORTEST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 1.0
 
@@ -104,7 +103,7 @@ def tail(
     while follow or at < stats.next_index:
         found = client.read(queue, at, _PAGE)
         if not follow:
-            # What came in the meantime was not there when it was asked for.
+            # Leave out what was published after the command had started.
             found = [message for message in found if message.index < stats.next_index]
         if found:
             _show(found, as_json=as_json, body=body)
@@ -118,7 +117,7 @@ def tail(
 
 
 def _after(found: Sequence[Message], start: int) -> int:
-    """Where the next page starts. A repaired queue may lack more messages than a page has."""
+    """Where the next page starts. In a repaired queue, a whole page may be missing."""
     return found[-1].index + 1 if found else start + _PAGE
 
 

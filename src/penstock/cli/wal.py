@@ -9,12 +9,12 @@ from pathlib import Path
 from random import Random
 from typing import Annotated, TypeVar
 
-import msgspec
 import typer
 from rich.console import Console
 
-from penstock.cli import exits, tables
-from penstock.cli.output import console
+from penstock.cli import exits, wal_tables
+from penstock.cli.options import AsJson, Yes
+from penstock.cli.output import console, print_json
 from penstock.cli.owner import owner_of
 from penstock.cli.progress import reading
 from penstock.clock import SystemClock
@@ -30,7 +30,7 @@ __all__ = ["app"]
 
 DAMAGE = exits.REFUSED
 
-# A directory in use changes while it is read, and may then seem damaged.
+# A directory in use changes while it is read, and may seem damaged, so it is looked at again.
 _LOOKS = 3
 
 T = TypeVar("T")
@@ -47,7 +47,6 @@ Directory = Annotated[
         metavar="DIR", help="The data directory.", exists=True, file_okay=False, resolve_path=False
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @app.command("inspect")
@@ -74,9 +73,9 @@ def inspect_command(
             return
         seen = _look(directory, lambda: survey(files), _is_whole)
     if as_json:
-        _print_json(seen)
+        print_json(seen)
     else:
-        tables.print_survey(out, seen)
+        wal_tables.print_survey(out, seen)
 
 
 @app.command("verify")
@@ -94,9 +93,9 @@ def verify_command(directory: Directory, as_json: AsJson = False) -> None:
         files = _files(directory)
         found = _look(directory, check, lambda found: found.is_good)
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
-        tables.print_verification(console(), found, directory)
+        wal_tables.print_verification(console(), found, directory)
     if not found.is_good:
         raise typer.Exit(DAMAGE)
 
@@ -107,7 +106,7 @@ def repair_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what is lost and what would be done; do nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Make a damaged data directory one that can be opened, with all that can be read.
 
@@ -124,7 +123,7 @@ def repair_command(
             if not plan.is_needed:
                 out.print("There is nothing to repair.")
                 return
-            tables.print_repair(out, plan)
+            wal_tables.print_repair(out, plan)
             if dry_run:
                 raise typer.Exit(DAMAGE)
             if not yes:
@@ -139,7 +138,7 @@ def _repair(out: Console, files: DiskFiles, plan: Repair, directory: Path) -> No
     out.print(f"What was not needed any more is in {aside}", soft_wrap=True)
     with reading(total_bytes(files)) as progress:
         found = verify(files, progress=progress)
-    tables.print_verification(out, found, directory)
+    wal_tables.print_verification(out, found, directory)
     if not found.is_good:
         raise typer.Exit(DAMAGE)
 
@@ -158,7 +157,7 @@ def _files(directory: Path) -> DiskFiles:
 
 
 def _look(directory: Path, look: Callable[[], T], is_good: Callable[[T], bool]) -> T:
-    """Look at a directory; more than once if it seems damaged and a process has it open."""
+    """Look at a directory, more than once if it seems damaged while a process has it open."""
     for _ in range(_LOOKS - 1):
         with suppress(FileNotFoundError):
             found = look()
@@ -176,13 +175,9 @@ def _print_record(out: Console, found: RecordReport, *, as_json: bool) -> None:
         event = found.event
         names = event.__struct_fields__ if event is not None else ()
         fields = {name: getattr(event, name) for name in names}
-        _print_json(vars(found) | {"event": fields})
+        print_json(vars(found) | {"event": fields})
     else:
-        out.print(tables.record_line(found), highlight=False, soft_wrap=True, markup=False)
-
-
-def _print_json(value: object) -> None:
-    typer.echo(msgspec.json.encode(value).decode())
+        out.print(wal_tables.record_line(found), highlight=False, soft_wrap=True, markup=False)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The client: it talks HTTP to a Penstock server, and imports nothing of one."""
+"""The client: it talks HTTP to a Penstock server, and imports none of the server's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that only wrap what a caller asked for."""
+"""Answers that only wrap what was asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An app of workers, run until a signal ends it."""
+"""An app: workers that run until a signal ends them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Handler = TypeVar("_Handler", bound=Handler)
 
 
 class App:
-    """Handlers for queues. ``url`` and ``options`` are those of `AsyncClient`.
+    """Workers for any number of queues. ``url`` and ``options`` are those of `AsyncClient`.
 
     ::
 
@@ -44,7 +44,7 @@ class App:
     def worker(
         self, queue: str, **settings: Unpack[WorkerOptions]
     ) -> Callable[[_Handler], _Handler]:
-        """Have every delivery of a queue handled. Settings are those of `WorkerSettings`."""
+        """Declare a handler for the messages of a queue. Settings are those of `WorkerSettings`."""
         unknown = settings.keys() - set(WorkerSettings.__struct_fields__)
         if unknown:
             raise InvalidArgument(
@@ -60,14 +60,14 @@ class App:
         return declare
 
     def run(self) -> None:
-        """Work until SIGINT or SIGTERM, then finish what runs. A second signal cancels it.
+        """Work until SIGINT or SIGTERM, then let handlers finish. A second signal cancels them.
 
-        A third one kills the process, if a handler does not let itself be cancelled.
+        A third signal kills the process, in case a handler cannot be cancelled.
         """
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
-        """As `run`, in an event loop that runs already. When one worker fails, all of them stop."""
+        """Like `run`, inside a running event loop. When one worker fails, all of them stop."""
         if not self._declared:
             raise InvalidArgument("there is no worker: declare one with @app.worker(queue)")
         async with AsyncClient(self._url, **self._options) as client:
@@ -90,7 +90,7 @@ class App:
                     self._workers = []
 
     def stop(self) -> None:
-        """What a signal does: stop, and the second time at once. Call it inside the loop."""
+        """Do what a signal does: stop, and the second time cancel. Call it inside the loop."""
         for worker in self._workers:
             worker.stop()
 
@@ -106,14 +106,14 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
         seen += 1
         stop()
         if seen == 2:
-            # What does not end now never may: a third signal is to kill.
+            # What does not end now may never end: let a third signal kill the process.
             for number in caught:
                 loop.remove_signal_handler(number)
                 signal.signal(number, signal.SIG_DFL)
             caught.clear()
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        # Only a main thread may; elsewhere the caller has signals of its own.
+        # Only the main thread can; elsewhere signals are the caller's business.
         with contextlib.suppress(RuntimeError, ValueError, NotImplementedError):
             loop.add_signal_handler(number, catch)
             caught.append(number)

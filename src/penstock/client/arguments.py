@@ -1,4 +1,4 @@
-"""What callers pass: checked here where it would otherwise hang, or mean something else."""
+"""Arguments, checked here where a wrong one would hang, or mean something else to the server."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _Item = TypeVar("_Item")
 
 
 def check_seconds(name: str, seconds: float, *, least: float = 0.0) -> None:
-    """Raises `InvalidArgument` unless it is a finite number above, or at, the least one.
+    """Raises `InvalidArgument` unless it is a finite number, and at least ``least``.
 
-    JSON has no word for others: they would be sent as null, which is as good as not given.
+    JSON cannot express infinity or NaN: they would be sent as null, which means not given.
     """
     is_number = isinstance(seconds, int | float) and math.isfinite(seconds)
     if not is_number or seconds < least:
@@ -30,7 +30,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def listed(name: str, items: Iterable[_Item], one: type | tuple[type, ...]) -> list[_Item]:
-    """All of any iterable; raises `InvalidArgument` for a single one that was meant to be in it."""
+    """Any iterable as a list. Raises `InvalidArgument` for a single item outside of one."""
     if isinstance(items, one) or not isinstance(items, Iterable):
         raise InvalidArgument(f"{name} is {type(items).__name__}: pass a list of them")
     return list(items)

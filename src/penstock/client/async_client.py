@@ -15,16 +15,17 @@ import msgspec
 from penstock.client import answers, paths
 from penstock.client.arguments import check_count, check_seconds, listed
 from penstock.client.coalescer import Limits
+from penstock.client.codec import MSGPACK, decode_msgpack, encode_form
 from penstock.client.consumer import Consumer
 from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
-from penstock.client.json_calls import JsonCalls, encode_form
+from penstock.client.json_calls import JsonCalls
 from penstock.client.message import Delivery, Message, Published, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
-from penstock.client.transport import PACKED, Transport, decode_packed
+from penstock.client.transport import Transport
 from penstock.client.user import User
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
@@ -45,25 +46,27 @@ _SETTLE_BYTES = 512 * 1024
 class AsyncClient:
     """A client of a Penstock server. Close it, or use it as an async context manager.
 
-    It has the methods of `penstock.Broker`, so that a program can move from an embedded queue to
-    a served one. Errors are those of `penstock.errors` and `penstock.client.errors`.
+    Its methods take what those of `penstock.Broker` take, so that a program can move from an
+    embedded queue to a served one. Errors are those of `penstock.errors` and
+    `penstock.client.errors`.
 
-    - ``username`` and ``password`` go by HTTP Basic; a ``token`` takes their place.
-    - Concurrent `publish` calls of one queue go in one request, and so do concurrent `ack`,
-      `nack` and `extend` calls of one subscription. Each caller gets its own answer or error.
-      ``linger_seconds`` is how long the first one waits for others; 0 is one turn of the loop.
-      ``requests`` publishes of a queue are under way at once; with 1, calls that were made at the
-      same time are carried out in the order in which they were made. Whoever waits for an answer
-      before the next call has that order anyway.
+    - ``username`` and ``password`` are sent by HTTP Basic; a ``token`` takes their place.
+    - Concurrent `publish` calls for one queue share a request, and so do concurrent `ack`, `nack`,
+      `extend` and `give_back` calls for one subscription. Each caller gets its own answer or
+      error. ``linger_seconds`` is how long the first call waits for others; 0 is one turn of the
+      event loop.
+    - ``requests`` is how many publish requests of a queue are under way at once. With 1, calls
+      made at the same time are carried out in the order in which they were made. A caller that
+      awaits each answer before the next call has that order anyway.
     - ``retry`` says how often a request is sent again, where that is safe. To make publishing
-      safe each request gets an idempotency key, which the server remembers for the queue's
-      ``dedup_window_seconds``. ``is_idempotent=False`` leaves it out, and then a publish whose
+      safe, each request gets an idempotency key, which the server remembers for the queue's
+      ``dedup_window_seconds``. With ``is_idempotent=False`` there is no key, and a publish whose
       answer was lost is not sent again.
-    - ``timeout_seconds`` is the patience for one answer; a long poll's own wait comes on top.
-    - ``tls`` says whom to trust behind an https url; without it, whom the machine trusts.
+    - ``timeout_seconds`` is how long to wait for an answer; the wait of a long poll is added to it.
+    - ``tls`` says which certificates to trust; without it, those that the machine trusts.
 
-    It belongs to the event loop in which it is first used, and takes no more calls once that has
-    ended (`ClientClosed`).
+    It belongs to the event loop in which it is first used. Once that has ended, calls raise
+    `ClientClosed`.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class AsyncClient:
         tls: ssl.SSLContext | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        # Others would wait for ever, or not at all.
+        # Other values would wait for ever, or not at all.
         check_seconds("timeout_seconds", timeout_seconds, least=0.001)
         check_seconds("linger_seconds", linger_seconds)
         check_count("connections", connections)
@@ -121,7 +124,7 @@ class AsyncClient:
         """Wait for the calls under way, then let go of the connections. Idempotent."""
         self._is_closed = True
         if self._transport.has_lost_its_loop:
-            return  # with the calls that were under way
+            return  # the calls under way ended with it
         for publisher in self._publishers.values():
             await publisher.close()
         for settler in self._settlers.values():
@@ -129,7 +132,7 @@ class AsyncClient:
         await self._transport.close()
 
     async def cut_off(self) -> None:
-        """Let go of the connections at once: calls under way fail. `close` it all the same."""
+        """Drop the connections at once, so that calls under way fail. Call `close` all the same."""
         await self._transport.close()
 
     def _open_transport(self) -> Transport:
@@ -146,25 +149,30 @@ class AsyncClient:
     async def create_queue(
         self, /, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> QueueStats:
-        """With its subscription ``default``. Settings are those of `QueueConfig`."""
+        """Create a queue, with its subscription ``default``. Settings are those of `QueueConfig`.
+
+        Raises `QueueExists`.
+        """
         body = {"name": name, **_settings(config, settings)}
         return await self._calls.ask("POST", paths.QUEUES, QueueStats, body)
 
     async def ensure_queue(
         self, /, name: str, config: QueueConfig | None = None, **settings: Any
     ) -> QueueStats:
-        """As `create_queue`, if it is absent. One that is there is answered as it is.
+        """Create a queue if there is none of that name; returns the queue, new or not.
 
-        Raises `QueueExists` when that one has other values for these settings.
+        A queue that exists stays as it is. Raises `QueueExists` when it has other values for these
+        settings.
         """
         path, body = paths.queue_path(name), _settings(config, settings)
         return await self._calls.ask("PUT", path, QueueStats, body, is_repeatable=True)
 
     async def alter_queue(self, /, name: str, **settings: Any) -> None:
+        """Change some settings. The others stay as they are."""
         await self._calls.tell("PATCH", paths.queue_path(name), settings)
 
     async def delete_queue(self, name: str) -> None:
-        """With its messages, subscriptions and dead letters."""
+        """Delete a queue with its messages, subscriptions and dead letters."""
         await self._calls.tell("DELETE", paths.queue_path(name))
 
     async def purge_queue(self, name: str) -> int:
@@ -173,7 +181,7 @@ class AsyncClient:
         return answer["purged"]
 
     async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
-        """A page of queues by name; the next one starts ``after`` the last name of this one."""
+        """A page of queues by name; the next page starts ``after`` the last name of this one."""
         path = paths.with_query(paths.QUEUES, after=after, limit=limit)
         return (await self._calls.read(path, answers.Queues)).queues
 
@@ -181,7 +189,7 @@ class AsyncClient:
         return await self._calls.read(paths.queue_path(name), QueueStats)
 
     async def stats(self) -> list[QueueStats]:
-        """Of every queue, by name."""
+        """The stats of every queue, by name."""
         return (await self._calls.read(paths.STATS, answers.Queues)).queues
 
     # Subscriptions.
@@ -196,9 +204,10 @@ class AsyncClient:
         start: str | int | datetime = "latest",
         **settings: Any,
     ) -> DefinedSubscription:
-        """Settings are those of `SubscriptionConfig`. ``start``: earliest, latest, index, time.
+        """Create a subscription. Settings are those of `SubscriptionConfig`.
 
-        With a callback the answer has the secret that signs its calls: nothing shows it again.
+        ``start`` is ``"earliest"``, ``"latest"``, an index or a time. With a callback, the answer
+        has the secret that signs its calls; it is never shown again.
         """
         body = {"name": name, "start": start, **_settings(config, settings)}
         path = paths.queue_path(queue, "/subscriptions")
@@ -214,9 +223,9 @@ class AsyncClient:
         start: str | int | datetime = "latest",
         **settings: Any,
     ) -> DefinedSubscription:
-        """As `create_subscription`, if it is absent. One that is there is answered as it is.
+        """Create a subscription if there is none of that name; returns it, new or not.
 
-        Raises `SubscriptionExists` when that one has other settings.
+        One that exists stays as it is. Raises `SubscriptionExists` when its settings differ.
         """
         body = {"start": start, **_settings(config, settings)}
         path = paths.subscription_path(queue, name)
@@ -225,17 +234,20 @@ class AsyncClient:
     async def alter_subscription(
         self, /, queue: str, name: str, **settings: Any
     ) -> DefinedSubscription:
-        """As it is now, with a secret if this gave it its first callback."""
+        """Change some settings, and return the subscription as it is now.
+
+        The answer has a secret if this gives the subscription its first callback.
+        """
         path = paths.subscription_path(queue, name)
         return await self._calls.ask("PATCH", path, DefinedSubscription, settings)
 
-    async def rotate_secret(self, queue: str, subscription: str) -> str:
-        """A new secret for its callbacks. Until the next rotation the former one signs as well."""
-        path = paths.subscription_path(queue, subscription, "/secret/rotate")
+    async def rotate_secret(self, queue: str, name: str) -> str:
+        """Make a new secret for its callbacks. The old one signs too, until the next rotation."""
+        path = paths.subscription_path(queue, name, "/secret/rotate")
         return (await self._calls.ask("POST", path, dict[str, str]))["secret"]
 
     async def delete_subscription(self, queue: str, name: str) -> None:
-        """What waited for it alone is released."""
+        """Delete a subscription. Messages that waited for it alone are released."""
         await self._calls.tell("DELETE", paths.subscription_path(queue, name))
 
     async def subscriptions(self, queue: str) -> list[SubscriptionStats]:
@@ -249,7 +261,7 @@ class AsyncClient:
         return await self._calls.read(path, SubscriptionStats)
 
     async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
-        """Deliver nothing on it until it is resumed. Leases go on."""
+        """Deliver nothing until it is resumed. Leases run on."""
         await self._calls.tell("POST", paths.subscription_path(queue, subscription, "/pause"))
 
     async def resume(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
@@ -258,7 +270,7 @@ class AsyncClient:
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> None:
-        """Go back or forward. Deliveries in flight become void."""
+        """Move a subscription back or forward. Receipts of what is in flight become void."""
         path = paths.subscription_path(queue, subscription, "/seek")
         await self._calls.tell("POST", path, {"start": start})
 
@@ -271,10 +283,10 @@ class AsyncClient:
         *,
         idempotency_key: str | None = None,
     ) -> Published:
-        """Store a batch, all of it or nothing. The result states index, id and durability.
+        """Store a batch, all or nothing. The result has each index and id, and the durability.
 
-        With an ``idempotency_key`` of your own, the same publish within the queue's dedup window
-        is stored once, even by another process.
+        A second publish with the same ``idempotency_key`` within the queue's dedup window stores
+        nothing, even if another process makes it, and is answered as the first one was.
         """
         publisher = self._publishers.get(queue)
         if publisher is None:
@@ -292,10 +304,10 @@ class AsyncClient:
         wait_seconds: float = 0,
         lease_seconds: float | None = None,
     ) -> list[Delivery]:
-        """Lease messages. With ``wait_seconds`` (up to 20) it waits that long for the first one.
+        """Lease up to ``limit`` messages; wait up to ``wait_seconds`` (at most 20) for the first.
 
-        It is not sent again when its answer is lost: what was leased comes again by itself when
-        the lease ends.
+        It is not sent again when the answer is lost: what was leased is delivered again by itself
+        when the lease ends.
         """
         check_seconds("wait_seconds", wait_seconds)
         body: dict[str, object] = {"limit": limit, "wait_seconds": wait_seconds}
@@ -304,9 +316,9 @@ class AsyncClient:
             body["lease_seconds"] = lease_seconds
         path = paths.subscription_path(queue, subscription, "/receive")
         data = await self._transport.request(
-            "POST", path, body=encode_form(body), accept=PACKED, wait_seconds=wait_seconds
+            "POST", path, body=encode_form(body), accept=MSGPACK, wait_seconds=wait_seconds
         )
-        answer = decode_packed(data, answers.Deliveries)
+        answer = decode_msgpack(data, answers.Deliveries)
         return from_queue(answer.deliveries, queue, subscription)
 
     def consumer(
@@ -318,7 +330,14 @@ class AsyncClient:
         lease_seconds: float = 30.0,
         wait_seconds: float = 20.0,
     ) -> Consumer:
-        """Receive ahead: ``async with client.consumer("orders") as c: async for delivery in c``."""
+        """Receive ahead of the need; see `Consumer`.
+
+        ::
+
+            async with client.consumer("orders") as consumer:
+                async for delivery in consumer:
+                    ...
+        """
         return Consumer(
             self,
             queue,
@@ -332,14 +351,14 @@ class AsyncClient:
     async def poll(
         self, queue: str, subscription: str, *, start: int, count: int
     ) -> list[Delivery]:
-        """Lease by index range."""
+        """Lease messages by index range."""
         path = paths.subscription_path(queue, subscription, "/poll")
         asked: dict[str, object] = {"start": start, "count": count}
         answer = await self._calls.ask("POST", path, answers.Deliveries, asked)
         return from_queue(answer.deliveries, queue, subscription)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        """Have one particular unsettled message delivered once more."""
+        """Deliver one particular unsettled message once more."""
         path = paths.subscription_path(queue, subscription, "/again")
         delivery = await self._calls.ask("POST", path, Delivery, {"index": index})
         return from_queue([delivery], queue, subscription)[0]
@@ -347,7 +366,7 @@ class AsyncClient:
     async def ack(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
-        """Done with these. Targets are deliveries, receipts or message ids; idempotent."""
+        """Say that these are done. Targets are deliveries, receipts or message ids. Idempotent."""
         if _are_none(targets):
             return []
         return (await self.settler(queue, subscription).ack(targets))[0]
@@ -355,7 +374,7 @@ class AsyncClient:
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> int:
-        """Done with everything below an index; returns how many that settled."""
+        """Say that everything below an index is done. Returns how many messages that settled."""
         return await self.settler(queue, subscription).ack_up_to(index)
 
     async def nack(
@@ -367,7 +386,7 @@ class AsyncClient:
         delay_seconds: float | None = None,
         reason: str = "",
     ) -> list[Outcome]:
-        """Not done: deliver them again, after the backoff or ``delay_seconds``."""
+        """Say that these failed: deliver them again, after the backoff or ``delay_seconds``."""
         if _are_none(targets):
             return []
         if delay_seconds is not None:
@@ -378,7 +397,7 @@ class AsyncClient:
     async def give_back(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
     ) -> list[Outcome]:
-        """Not begun with: they are ready again, and the delivery does not count."""
+        """Hand back deliveries that nobody has started on: ready again, and not counted."""
         if _are_none(targets):
             return []
         return (await self.settler(queue, subscription).give_back(targets))[0]
@@ -390,13 +409,13 @@ class AsyncClient:
         seconds: float,
         subscription: str = DEFAULT_SUBSCRIPTION,
     ) -> list[Outcome]:
-        """Still at it: the leases end ``seconds`` from now."""
+        """Let the leases end ``seconds`` from now."""
         if _are_none(targets):
             return []
         return (await self.settler(queue, subscription).extend(targets, seconds))[0]
 
     def settler(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> Settler:
-        """For those who settle without waiting for the answer. Call it inside the event loop."""
+        """To settle without awaiting the answer. Call it inside the event loop."""
         settler = self._settlers.get((queue, subscription))
         if settler is None:
             settler = self._settlers[queue, subscription] = Settler(
@@ -405,7 +424,7 @@ class AsyncClient:
         return settler
 
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
-        """Messages by index, without touching anybody's progress."""
+        """Read messages by index, without touching anybody's progress."""
         path = paths.with_query(paths.queue_path(queue, "/messages"), start=start, limit=limit)
         return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
 
@@ -422,11 +441,11 @@ class AsyncClient:
         return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
-        """Give dead letters back to the subscriptions they failed on: all, or those of some ids."""
+        """Return dead letters to the subscriptions they failed on: all, or those with these ids."""
         return (await self._redrive(queue, "replay", ids))["replayed"]
 
     async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
-        """Remove dead letters for good: all, or those of some ids."""
+        """Remove dead letters for good: all, or those with these ids."""
         return (await self._redrive(queue, "discard", ids))["discarded"]
 
     async def _redrive(self, queue: str, how: str, ids: Sequence[str] | None) -> dict[str, int]:
@@ -442,7 +461,7 @@ class AsyncClient:
     async def held_messages(
         self, queue: str, subscription: str, limit: int = 100
     ) -> list[HeldMessage]:
-        """As `held`, with the subscriptions that each of them waits for."""
+        """Like `held`, with the subscriptions that each message waits for."""
         path = paths.subscription_path(queue, subscription, "/held")
         return (await self._calls.read(paths.with_query(path, limit=limit), answers.Held)).messages
 
@@ -456,29 +475,29 @@ class AsyncClient:
         return await self._calls.ask("POST", path, FilterTest, {"filter": filter, "last": last})
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        """Deliver messages although a subscription they wait for has not taken them."""
+        """Deliver messages that are held, without waiting for the other subscriptions."""
         path = paths.subscription_path(queue, subscription, "/release")
         await self._calls.tell("POST", path, {"indexes": listed("indexes", indexes, int)})
 
     # The server itself.
 
     async def health(self) -> Health:
-        """How the server is, in its own words. Needs no password; raises `Unreachable`."""
+        """How the server says it is doing. Needs no password. Raises `Unreachable`."""
         return await look_at(self._transport)
 
     async def log_in(self, username: str, password: str) -> str:
-        """A token for a name and a password, to be a client's ``token``. It ends with its time."""
+        """Get a token for a name and a password, to be a client's ``token`` until it expires."""
         body: dict[str, object] = {"identifier": username, "password": password}
         return (await self._calls.ask("POST", paths.LOG_IN, answers.LoggedIn, body)).token
 
     async def users(self) -> list[User]:
-        """Those that were added, by name."""
+        """The users that were added, by name."""
         return await self._calls.read(paths.USERS, list[User])
 
     async def add_user(
         self, username: str, password: str, *, role: str = "USER", rate_limit: int = 0
     ) -> User:
-        """Raises `InvalidArgument` also where there is one of that name."""
+        """Add a user. Raises `InvalidArgument`, also when there is one of that name."""
         body: dict[str, object] = {"username": username, "password": password, "role": role}
         return await self._calls.ask("POST", paths.USERS, User, {**body, "rateLimit": rate_limit})
 
@@ -490,18 +509,18 @@ class AsyncClient:
         role: str | None = None,
         rate_limit: int | None = None,
     ) -> User:
-        """What is None stays. Another password voids tokens. Raises `UserNotFound`."""
+        """Change what is not None. A new password voids tokens. Raises `UserNotFound`."""
         changes = {"password": password, "role": role, "rateLimit": rate_limit}
         body: dict[str, object] = {k: value for k, value in changes.items() if value is not None}
         return await self._calls.ask("PATCH", paths.user_path(username), User, body)
 
     async def remove_user(self, username: str) -> None:
-        """It is refused from then on, and called back no more. Raises `UserNotFound`."""
+        """Remove a user, who is refused and not called back from then on. Raises `UserNotFound`."""
         await self._calls.tell("DELETE", paths.user_path(username))
 
 
 def _are_none(targets: Sequence[Target]) -> bool:
-    """Whether nothing has to be sent. (What is no list is left for others to refuse.)"""
+    """Whether there is nothing to send. (Whatever is not a list is refused elsewhere.)"""
     return not targets and isinstance(targets, Sequence) and not isinstance(targets, str)
 
 

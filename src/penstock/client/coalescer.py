@@ -1,4 +1,4 @@
-"""Calls that are made at the same time become one request."""
+"""Coalescing: calls made at the same time become one request."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Answer = TypeVar("Answer")
 
 
 class Limits(NamedTuple):
-    """`items` and `size` bound a request; one call may exceed them, and then goes alone.
+    """`items` and `size` limit a request. A single call may exceed them, and then goes alone.
 
-    With `linger_seconds` the first call waits that long for others, otherwise for one turn of the
-    event loop. While `requests` of them are under way the next ones gather. With one at a time
-    calls are carried out in the order in which they were made.
+    The first call waits `linger_seconds` for others, or one turn of the event loop. While as many
+    as `requests` are under way, calls gather for the next one. With only one at a time, calls are
+    carried out in the order in which they were made.
     """
 
     items: int
@@ -43,12 +43,12 @@ class _Call(Generic[Item, Answer]):
 
 
 class Coalescer(Generic[Item, Answer]):
-    """Gathers the items of many calls, sends them together and gives each call its answers.
+    """Gathers the items of many calls, sends them together, and gives each call its answers.
 
     ``send`` returns an answer for each item, in order. When it refuses a request of several calls
-    for a reason that may lie with one of them, each is sent again by itself, so that a bad call
-    harms no other. The items of one call are never split. A call that is cancelled before it was
-    sent is not sent.
+    for a reason that may lie with one of them, each call is sent again by itself, so that a bad
+    one harms no other. The items of one call are never split. A call that is cancelled before it
+    was sent is not sent.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Coalescer(Generic[Item, Answer]):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def submit(self, items: Sequence[Item], size: int) -> asyncio.Future[Sequence[Answer]]:
-        """Answers to come. Raises `ClientClosed`."""
+        """A future of the answers. Raises `ClientClosed`."""
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
         if self._loop is None:
@@ -78,7 +78,7 @@ class Coalescer(Generic[Item, Answer]):
         return future
 
     async def close(self) -> None:
-        """Take no more calls, and wait until those that were made are answered."""
+        """Take no more calls, and wait until those already made are answered."""
         self._is_closed = True
         if self._start_handle is not None:
             self._start_handle.cancel()
@@ -109,7 +109,7 @@ class Coalescer(Generic[Item, Answer]):
             if self._is_closed:
                 self._start()
             elif self._start_handle is None:
-                # One turn later: those just answered may call again, and belong to the next one.
+                # One turn later: those just answered may call again, and can join this request.
                 self._schedule(0)
 
     def _gather(self) -> list[_Call[Item, Answer]]:
@@ -150,14 +150,14 @@ class Coalescer(Generic[Item, Answer]):
 
 
 def _may_be_due_to_one(error: PenstockError) -> bool:
-    # A bad message, a batch that together is too large, or a queue that has no room for all.
+    # A bad message, a batch that is too large as a whole, or a queue without room for all.
     return isinstance(error, InvalidRequest | Conflict)
 
 
 def _fail(calls: list[_Call[Item, Answer]], error: Exception) -> None:
     for call in calls:
         if not call.future.done():
-            # Each caller raises it on a way of its own: one object would collect all tracebacks.
+            # A copy for each caller: one object would collect the tracebacks of all.
             own = copy.copy(error)
             own.__cause__ = error.__cause__
             call.future.set_exception(own)

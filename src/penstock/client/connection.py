@@ -19,7 +19,7 @@ class Answer(NamedTuple):
 
 
 class Connection(asyncio.Protocol):
-    """As little as it takes: a request is one write, and its answer one future."""
+    """Does as little as possible: a request is one write, and its answer one future."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_usable(self) -> bool:
-        """For another request."""
+        """Whether it can take another request."""
         return self._is_reusable and not self.lost.done() and not self._transport.is_closing()
 
     async def request(self, data: bytes, seconds: float) -> Answer:
@@ -55,7 +55,7 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             self._answer = None
             if not self._is_reusable:
-                # Whatever comes now belongs to nobody.
+                # Whatever still comes in belongs to nobody.
                 self._transport.close()
 
     def close(self) -> None:
@@ -69,10 +69,10 @@ class Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
-    # What the transport says.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's do not derive from asyncio's.
+        # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
@@ -93,7 +93,7 @@ class Connection(asyncio.Protocol):
         self.lost.set_result(None)
         self._fail(error or ConnectionResetError("the server closed the connection"))
 
-    # What the parser says.
+    # Called by the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")

@@ -1,4 +1,4 @@
-"""Receiving ahead: deliveries are fetched before they are asked for, and their leases kept."""
+"""Receiving ahead: deliveries are fetched before they are needed, and their leases kept alive."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ logger = logging.getLogger("penstock.client")
 
 
 class Consumer:
-    """Up to ``limit`` deliveries of a subscription, fetched ahead. An async context manager.
+    """Fetches up to ``limit`` deliveries of a subscription ahead. An async context manager.
 
-    As an iterator it hands out deliveries; from then on the lease is the caller's. `take` hands
-    one out whose lease goes on being extended until `release`. While a server is away it goes on
-    trying; an error that does not pass by itself (no such queue, wrong password) is raised to
-    whoever takes next. At the end what nobody took is given back.
+    As an iterator it hands out deliveries, whose leases are then the caller's business. `take`
+    hands out one whose lease is still extended, until `release`. While the server is away it keeps
+    trying; an error that will not pass by itself (no such queue, wrong password) is raised to
+    whoever takes next. At the end, what nobody took is given back.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Consumer:
         return delivery
 
     async def take(self) -> Delivery | None:
-        """The next delivery; None once it was stopped."""
+        """The next delivery; None once the consumer was stopped."""
         if self._fetching is None:
-            # Nobody fetches: it would wait for ever.
+            # Nobody is fetching, so it would wait for ever.
             raise InvalidArgument(
                 "the consumer was not entered: async with client.consumer(...) as consumer"
             )
@@ -123,14 +123,14 @@ class Consumer:
             try:
                 await taker
             except asyncio.CancelledError:
-                # It may have been woken for a delivery that somebody else can still take.
+                # It may have been woken for a delivery that somebody else can take instead.
                 self._wake(1)
                 raise
 
     def settling(self) -> None:
-        """One that was taken is on its way to be settled: the next need not wait for the answer.
+        """Note that a delivery is being settled: the next may be fetched before the answer is here.
 
-        Its lease is kept until `settled`. Of these there are up to ``limit`` as well.
+        Its lease is kept until `settled`. There may be up to ``limit`` of these, too.
         """
         self._settling += 1
         self._look_for_room()
@@ -140,19 +140,19 @@ class Consumer:
         self.release(delivery)
 
     def release(self, delivery: Delivery) -> None:
-        """Its lease is extended no longer, and another one may be fetched in its place."""
+        """Stop extending its lease, and fetch another in its place."""
         self._leases.remove(delivery)
         self._look_for_room()
 
     async def stop(self) -> None:
-        """Fetch no more and give back what nobody took. Deliveries taken stay leased."""
+        """Fetch no more, and give back what nobody took. Deliveries that were taken stay leased."""
         self._is_stopping = True
         self._room.set()
         self._give_back()
         self._wake(len(self._takers))
         if self._fetching is not None:
-            # On a busy queue the answer is about to come, and what it brings can be given back at
-            # once rather than when its lease ends. On an idle one there is nothing to wait for.
+            # On a busy queue an answer is about to come, and what it brings can be given back at
+            # once instead of when its lease ends. On an idle one there is nothing to wait for.
             await asyncio.wait([self._fetching], timeout=_LAST_ANSWER_SECONDS)
             self._fetching.cancel()
             await asyncio.wait([self._fetching])
@@ -173,7 +173,7 @@ class Consumer:
             self._room.clear()
             room = self._count_room()
             if room < (self._limit + 1) // 2 and (self._ready or room < 1):
-                # Many at once are cheaper than one by one.
+                # Fetching many at once is cheaper than one by one.
                 await self._room.wait()
                 continue
             try:
@@ -189,7 +189,7 @@ class Consumer:
                 logger.warning("receiving from %s failed, trying again: %s", self._queue, exc)
                 await self._pause(_PAUSES.delay_seconds(failures, self._rng))
             except Exception as exc:
-                # Those who take must hear of it, whatever it is: they would wait for ever.
+                # Whatever it is, the takers must hear of it, or they would wait for ever.
                 self._error = exc
                 self._wake(len(self._takers))
                 return

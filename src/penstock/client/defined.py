@@ -1,4 +1,4 @@
-"""A subscription as the call that defined it answers."""
+"""A subscription, as the call that defined it returns it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ __all__ = ["DefinedSubscription"]
 
 
 class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
-    """`secret` signs its callbacks. It is there when it is new, and never shown again."""
+    """`secret` signs its callbacks. It is set only when it is new, and never shown again."""
 
     secret: str | None = None

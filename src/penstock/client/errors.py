@@ -69,7 +69,7 @@ class InvalidSignature(ClientError):
 
 
 class ServerFailed(ClientError):
-    """The server failed unexpectedly, or answered with something that is no answer."""
+    """The server failed unexpectedly, or gave an answer that makes no sense."""
 
     code = "internal_error"
 

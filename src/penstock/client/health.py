@@ -1,4 +1,4 @@
-"""How a server is, as it says itself."""
+"""A server's health, as the server reports it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from email.utils import parsedate_to_datetime
 
 import msgspec
 
+from penstock.client.codec import decode_json
 from penstock.client.problem import error_of
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import Transport
 
 __all__ = ["Component", "Health"]
 
@@ -28,8 +29,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True):
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """`status` is UP when every component is.
 
-    `version` is the server's, `date` its clock's time to the second, and `round_trip_seconds` how
-    long it took to ask.
+    `version` is the server's, `date` the time by its clock, to the second, and
+    `round_trip_seconds` how long it took to ask.
     """
 
     status: str
@@ -52,16 +53,16 @@ class _Description(msgspec.Struct, frozen=True):
 
 
 async def look_at(transport: Transport) -> Health:
-    # First the long one, so that a new connection is not part of the time that is taken.
+    # First the long one, so that opening a connection is not part of the measured time.
     status, _, described = await transport.look(_DESCRIPTION)
-    version = decode_answer(described, _Description).info.version if status == 200 else None
+    version = decode_json(described, _Description).info.version if status == 200 else None
     began = time.perf_counter()
     status, headers, body = await transport.look(_PATH)
     took = time.perf_counter() - began
     if status not in (200, 503):
         raise error_of(status, body)
     return msgspec.structs.replace(
-        decode_answer(body, Health),
+        decode_json(body, Health),
         version=version,
         date=_date(headers.get("date")),
         round_trip_seconds=took,

@@ -1,28 +1,26 @@
-"""Calls in JSON: a form is sent, and an answer of a known kind comes back."""
+"""Calls in JSON: a form is sent, and an answer of a known type comes back."""
 
 from __future__ import annotations
 
 from typing import TypeVar
 
-import msgspec
+from penstock.client.codec import decode_json, encode_form
+from penstock.client.transport import Transport
 
-from penstock.client.transport import Transport, decode_answer
-from penstock.errors import InvalidArgument
-
-__all__ = ["JsonCalls", "encode_form"]
+__all__ = ["JsonCalls"]
 
 _Kind = TypeVar("_Kind")
 
 
 class JsonCalls:
-    """Errors are those of `Transport.request`, and `ServerFailed` for an answer of another kind."""
+    """Raises what `Transport.request` raises, and `ServerFailed` for an answer of another type."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     async def read(self, path: str, kind: type[_Kind]) -> _Kind:
-        """Changes nothing, so it is sent again when its answer is lost."""
-        return decode_answer(await self._transport.request("GET", path, is_repeatable=True), kind)
+        """A GET. It changes nothing, so it is sent again when its answer is lost."""
+        return decode_json(await self._transport.request("GET", path, is_repeatable=True), kind)
 
     async def ask(
         self,
@@ -36,17 +34,9 @@ class JsonCalls:
         data = await self._transport.request(
             method, path, body=encode_form(form or {}), is_repeatable=is_repeatable
         )
-        return decode_answer(data, kind)
+        return decode_json(data, kind)
 
     async def tell(self, method: str, path: str, form: dict[str, object] | None = None) -> None:
-        """Whatever it is answered, if it is not refused."""
+        """For calls whose answer holds nothing of interest."""
         data = None if form is None else encode_form(form)
         await self._transport.request(method, path, body=data)
-
-
-def encode_form(form: dict[str, object]) -> bytes:
-    """Raises `InvalidArgument`."""
-    try:
-        return msgspec.json.encode(form)
-    except (TypeError, ValueError) as exc:
-        raise InvalidArgument(f"a value cannot be sent as JSON: {exc}") from exc

@@ -1,4 +1,4 @@
-"""Leases that are kept alive, all of a subscription's in one request."""
+"""Leases that are kept alive: those of one subscription, extended together."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ logger = logging.getLogger("penstock.client")
 
 
 class Leases:
-    """Deliveries that somebody is busy with. Each is extended before half of its lease is over.
+    """Deliveries that somebody is working on. Each is extended before half of its lease is over.
 
-    One that the server says is lost (it was away for too long) is dropped: `has` is False then.
+    A lease that the server says is lost, because it was out of reach for too long, is dropped:
+    then `has` is False.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Leases:
         self._queue = queue
         self._subscription = subscription
         self._seconds = seconds
-        # By receipt: the delivery, and when its lease was last known to be whole.
+        # By receipt: the delivery, and when its full lease last began.
         self._held: dict[str, tuple[Delivery, float]] = {}
 
     def __len__(self) -> int:
@@ -52,7 +53,7 @@ class Leases:
         self._held.pop(delivery.receipt, None)
 
     async def keep(self) -> None:
-        """Extend them in time, for ever."""
+        """Extend the leases in time, until cancelled."""
         tick = self._seconds / 4
         while True:
             await asyncio.sleep(tick)

@@ -31,7 +31,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as the log keeps it. `text` is None when the body is no UTF-8."""
+    """A message as the log keeps it. `text` is None when the body is not UTF-8."""
 
     index: int
     id: str
@@ -51,18 +51,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def body(self) -> bytes:
-        """The very bytes that were published."""
+        """The bytes that were published."""
         return self.text.encode() if self.text is not None else self.body_base64 or b""
 
     def json(self) -> Any:
-        """The body as a JSON value; raises `msgspec.DecodeError` when it is none."""
+        """The body as a JSON value. Raises `msgspec.DecodeError` when it is not JSON."""
         return msgspec.json.decode(self.body if self.text is None else self.text)
 
 
 class Delivery(Message, frozen=True, kw_only=True):
-    """A message in flight. Settle it before `deadline`, or it comes again.
+    """A message in flight. Settle it before `deadline`, or it is delivered again.
 
-    `deliveries` counts this one too. Without a deadline it comes again only on request.
+    `deliveries` includes this one. Without a deadline it is delivered again only on request.
     """
 
     receipt: str
@@ -75,8 +75,8 @@ _Kind = TypeVar("_Kind", bound=Message)
 
 
 def from_queue(messages: list[_Kind], queue: str, subscription: str = "") -> list[_Kind]:
-    """Say where they came from, which the answer does not repeat for each of them."""
-    # They were decoded a moment ago and nobody else has seen them yet.
+    """Note where messages came from, which the answer does not repeat for each of them."""
+    # They are frozen, but were decoded a moment ago, and nobody else has seen them yet.
     assign = msgspec.structs.force_setattr
     for message in messages:
         assign(message, "queue", queue)
@@ -86,7 +86,7 @@ def from_queue(messages: list[_Kind], queue: str, subscription: str = "") -> lis
 
 
 class PublishedRun(Sequence[PublishedMessage]):
-    """Messages whose indexes follow each other. Their ids are made as they are looked at."""
+    """Messages with consecutive indexes. Their ids are made as they are looked at."""
 
     __slots__ = ("_created_ns", "_indexes", "_salt")
 
@@ -97,7 +97,7 @@ class PublishedRun(Sequence[PublishedMessage]):
 
     @classmethod
     def starting_at(cls, index: int, id: str, count: int) -> PublishedRun:
-        """Raises `InvalidArgument` when the id is none of ours."""
+        """Raises `InvalidArgument` when the id is not one of ours."""
         parsed = parse_message_id(id)
         if parsed is None or parsed.index != index:
             raise InvalidArgument(f"{id!r} is not the id of message {index}")
@@ -120,7 +120,7 @@ class PublishedRun(Sequence[PublishedMessage]):
 
 
 class Published(Sequence[PublishedMessage]):
-    """One entry per message of a publish, in its order, and the `durability` that was reached."""
+    """One entry for each published message, in order, and the `durability` that was reached."""
 
     __slots__ = ("_messages", "_within", "durability")
 
@@ -130,7 +130,7 @@ class Published(Sequence[PublishedMessage]):
         durability: str,
         within: range | None = None,
     ) -> None:
-        """Of ``messages`` those at the positions ``within``; None is all."""
+        """Those of ``messages`` at the positions ``within``; None is all of them."""
         self._messages = messages
         self._within = range(len(messages)) if within is None else within
         self.durability = durability
@@ -151,7 +151,7 @@ class Published(Sequence[PublishedMessage]):
 
     @property
     def is_run(self) -> bool:
-        """Whether all of it was stored, just now and in a row."""
+        """Whether all of them are new, with consecutive indexes."""
         return isinstance(self._messages, PublishedRun)
 
     def __repr__(self) -> str:

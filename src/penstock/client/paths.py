@@ -1,4 +1,4 @@
-"""The paths of the native API."""
+"""The paths of the calls that the client makes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ USERS = "/admin/subscribers"
 
 
 def queue_path(queue: str, rest: str = "") -> str:
-    """Raises `InvalidName`: what is no name must not become another path."""
+    """Raises `InvalidName`: a bad name must not turn into another path."""
     if isinstance(queue, str):
-        # The letters of a queue have a longer name than users may give.
+        # A dead-letter queue's name is longer than the names that users may give.
         check_name(queue.removesuffix(DEAD_LETTER_SUFFIX) or queue, "queue")
     else:
         check_name(queue, "queue")
@@ -54,7 +54,7 @@ def _part(name: str, text: str) -> str:
     try:
         return quote(text, safe="")
     except (TypeError, UnicodeEncodeError) as exc:
-        raise InvalidArgument(f"the {name} is {text!r}, which is no text: {exc}") from None
+        raise InvalidArgument(f"the {name} is {text!r}, which is not text: {exc}") from None
 
 
 def with_query(path: str, **values: str | int | None) -> str:

@@ -1,4 +1,4 @@
-"""Connections to one server, kept for the next request."""
+"""A pool of connections to one server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock.client.connection import Answer, Connection
 
 __all__ = ["CannotConnect", "Pool"]
 
-# Servers close idle connections after a minute or so. One that is used at just that moment costs a
-# request that perhaps cannot be repeated, so we are the first.
+# Servers close idle connections after a minute or so. A request sent at just that moment is lost,
+# and perhaps cannot be repeated, so we close them first.
 IDLE_SECONDS = 15.0
 _CLOSE_SECONDS = 1.0
 
@@ -21,7 +21,7 @@ class CannotConnect(Exception):
 
 
 class Pool:
-    """At most ``limit`` connections; whoever comes then waits for one."""
+    """At most ``limit`` connections; further requests wait for one."""
 
     def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, limit: int) -> None:
         self._host = host
@@ -34,9 +34,9 @@ class Pool:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def request(self, data: bytes, seconds: float) -> Answer:
-        """Raises `CannotConnect`; after that `TimeoutError` and `OSError`.
+        """Raises `CannotConnect` before anything is sent, then `TimeoutError` and `OSError`.
 
-        The time counts from when there is a connection, as a server's own delays do.
+        The time is counted from when there is a connection, as a server's own delays are.
         """
         connection = self._take_idle()
         if connection is None:
@@ -61,7 +61,7 @@ class Pool:
 
     def _take_idle(self) -> Connection | None:
         now = asyncio.get_running_loop().time()
-        # The one used last is the least likely to be closed meanwhile.
+        # The one used last is the least likely to have been closed.
         while self._idle:
             connection = self._idle.pop()
             if connection.is_usable and now - connection.idle_since < IDLE_SECONDS:
@@ -87,7 +87,7 @@ class Pool:
                     Connection, self._host, self._port, ssl=self._tls
                 )
         except BaseException as exc:
-            # Whatever it was, also if this call was cancelled: others may have its turn.
+            # Whatever it was, even a cancellation, somebody else may have this one's turn.
             self._wake_one()
             if isinstance(exc, OSError):
                 raise CannotConnect from exc

@@ -1,4 +1,4 @@
-"""Problems: how a server says no (RFC 9457), and the error that each one is here."""
+"""Problems (RFC 9457): how a server refuses, and which error that is in the client."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     code: str = ""
     title: str = ""
     detail: str = ""
-    message: str = ""  # what the APIs that were there before this one call it
+    message: str = ""  # what the other APIs call `detail`
     request_id: str = ""
 
 
@@ -55,11 +55,11 @@ _decoder = msgspec.json.Decoder(Problem)
 
 
 def error_of(status: int, body: bytes) -> PenstockError:
-    """The error that an answer of 400 or more stands for. It carries the request's id as a note."""
+    """The error for an answer of 400 or more, with the request's id as a note."""
     try:
         problem = _decoder.decode(body)
     except msgspec.DecodeError:
-        # A proxy in between speaks its own language.
+        # A proxy in between answers in its own words.
         problem = Problem(detail=body[:200].decode("utf-8", "replace").strip())
     kind = _BY_CODE.get(problem.code) or _BY_STATUS.get(status) or _by_class(status)
     text = problem.detail or problem.message or problem.title or "the server gave no reason"

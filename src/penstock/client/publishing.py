@@ -1,4 +1,4 @@
-"""Publishing: messages of concurrent calls go in one request, each safe to be sent twice."""
+"""Publishing: concurrent calls share a request, and every request is safe to send twice."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import msgspec
 
 from penstock.client.arguments import listed
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.codec import MSGPACK, decode_msgpack
 from penstock.client.errors import ServerFailed
 from penstock.client.message import Published, PublishedRun
 from penstock.client.paths import queue_path
-from penstock.client.transport import PACKED, Transport, decode_packed
+from penstock.client.transport import Transport
 from penstock.core.limits import MAX_BATCH_MESSAGES, MAX_BODY_BYTES, MAX_KEY_CHARACTERS
 from penstock.core.message import (
     DEFAULT_CONTENT_TYPE,
@@ -69,10 +70,10 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def pack_message(message: NewMessage | bytes) -> _Item:
-    """As the batch format has it: just the body, where there is nothing else.
+    """A message in the batch format: the bare body, if it has nothing else.
 
-    Raises `InvalidArgument` or `MessageTooLarge`, so that one bad message never gets into a
-    request with those of others.
+    Raises `InvalidArgument` or `MessageTooLarge`, so that a bad message never gets into a request
+    with the messages of others.
     """
     if isinstance(message, bytes):
         if len(message) > MAX_BODY_BYTES:
@@ -99,7 +100,7 @@ def pack_message(message: NewMessage | bytes) -> _Item:
 
 
 class Publisher:
-    """The publishes of one queue. ``next_key`` makes the key of a request; None leaves it out."""
+    """Publishes to one queue. ``next_key`` makes a request's idempotency key; None is no key."""
 
     def __init__(
         self,
@@ -121,7 +122,7 @@ class Publisher:
         items, size = _pack(messages)
         if idempotency_key is not None:
             _check_key(idempotency_key)
-            # It names this call alone, so it goes alone.
+            # The key is for this call alone, so it gets a request of its own.
             return self._request(items, idempotency_key)
         return cast(Awaitable[Published], self._coalescer.submit(items, size))
 
@@ -138,11 +139,11 @@ class Publisher:
             self._path,
             body=_encoder.encode({"messages": items}),
             content_type=_BATCH,
-            accept=PACKED,
+            accept=MSGPACK,
             idempotency_key=key,
             is_repeatable=key is not None,
         )
-        published = decode_packed(data, _Answer).published()
+        published = decode_msgpack(data, _Answer).published()
         if len(published) != len(items):
             raise ServerFailed(
                 f"the server's answer makes no sense: {len(items)} messages were sent, "
@@ -152,7 +153,7 @@ class Publisher:
 
 
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
-    """And how many bytes they have, about."""
+    """The packed messages, and roughly how many bytes they have."""
     if type(messages) is not list:
         messages = _as_list(messages)
     if not messages:
@@ -177,7 +178,7 @@ def _as_list(messages: Iterable[NewMessage | bytes]) -> list[NewMessage | bytes]
 
 
 def _without_repeats(published: Published, items: list[_Item]) -> Published:
-    """With a key of ours a duplicate is but an earlier attempt of this very call."""
+    """Under a key of our own, a duplicate is just an earlier attempt of this same call."""
     if published.is_run:
         return published
     found = [
@@ -202,6 +203,6 @@ def _check_key(key: str) -> None:
 
 
 def key_maker(prefix: str) -> Callable[[], str]:
-    """Keys that are used once: the prefix is the client's own, the rest counts."""
+    """Keys that are used once: a prefix that is the client's own, and a counter."""
     numbers = itertools.count()
     return lambda: f"{prefix}-{next(numbers)}"

@@ -1,4 +1,4 @@
-"""When a request is sent again, and after how long."""
+"""When a request is sent again, and how long to wait before."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ _PAUSES = Backoff(kind="exponential", base_seconds=0.1, max_seconds=5.0, jitter=
 
 
 class Failure(NamedTuple):
-    """One attempt that did not succeed.
+    """An attempt that did not succeed.
 
-    `is_transient`: another attempt may succeed. `may_be_done`: the server may have done what was
-    asked all the same. `retry_after_seconds`: what the server asked for, if it did.
+    - `is_transient`: another attempt may succeed.
+    - `may_be_done`: the server may have done it all the same.
+    - `retry_after_seconds`: how long the server asked us to wait, if it did.
     """
 
     error: PenstockError
@@ -29,11 +30,11 @@ class Failure(NamedTuple):
 
 
 class Retry(msgspec.Struct, frozen=True, kw_only=True):
-    """`attempts` counts the first one too: 1 never tries again.
+    """`attempts` includes the first one: with 1, nothing is tried again.
 
-    A request is repeated when another attempt may succeed and either it certainly was not done
-    (no connection, a rate limit) or doing it twice is the same as doing it once: reads, publishes
-    with a dedup key, settling by receipt.
+    A request is repeated when another attempt may succeed and either it was certainly not done
+    (no connection, a rate limit), or doing it twice is the same as doing it once: reads, publishes
+    with an idempotency key, settling by receipt.
     """
 
     attempts: int = 6
@@ -46,13 +47,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     def delay_seconds(
         self, failure: Failure, attempt: int, *, is_repeatable: bool, rng: random.Random
     ) -> float | None:
-        """The pause before the next attempt; None when there must be none."""
+        """The pause before the next attempt; None when there is to be none."""
         if not failure.is_transient or attempt >= self.attempts:
             return None
         if failure.may_be_done and not is_repeatable:
             return None
         delay = self.backoff.delay_seconds(attempt, rng)
         if failure.retry_after_seconds is not None:
-            # A server cannot make a caller wait longer than it would for any other reason.
+            # A server cannot make us wait longer than we would for any other reason.
             delay = max(delay, min(failure.retry_after_seconds, self.backoff.max_seconds))
         return delay

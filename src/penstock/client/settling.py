@@ -1,4 +1,4 @@
-"""Settling: acks, nacks and extensions of concurrent calls go in one request."""
+"""Settling: the acks, nacks and extensions of concurrent calls share a request."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from penstock.client.coalescer import Coalescer, Limits
+from penstock.client.codec import decode_json, encode_form
 from penstock.client.errors import ServerFailed
-from penstock.client.json_calls import encode_form
 from penstock.client.message import Delivery
 from penstock.client.paths import subscription_path
-from penstock.client.transport import Transport, decode_answer
+from penstock.client.transport import Transport
 from penstock.core.message import parse_message_id
 from penstock.core.outcome import Outcome
 from penstock.errors import InvalidArgument
@@ -54,10 +54,10 @@ class _Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settler:
-    """Settles deliveries of one subscription. An outcome for each target, in order.
+    """Settles deliveries of one subscription, with an outcome for each target, in order.
 
-    Nothing has to be awaited for the request to go out: the futures are there for those who want
-    to know what became of it.
+    The request goes out whether or not its future is awaited: that is for those who want to know
+    the outcome.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Settler:
         self._transport = transport
         self._path = subscription_path(queue, subscription, "/settle")
         self._coalescer: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send, limits)
-        # By id, a second nack could hit a newer delivery: these are sent once.
+        # By id, a second attempt could hit a newer delivery, so these are sent only once.
         self._once: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send_once, limits)
 
     def ack(self, targets: Sequence[Target]) -> asyncio.Future[Sequence[list[Outcome]]]:
@@ -143,11 +143,11 @@ class Settler:
         data = await self._transport.request(
             "POST", self._path, body=encode_form(request), is_repeatable=is_repeatable
         )
-        return decode_answer(data, _Answer)
+        return decode_json(data, _Answer)
 
 
 def _check_counts(asked: list[list[str]], outcomes: list[list[Outcome]]) -> None:
-    """What has no outcome must not pass for done."""
+    """A target without an outcome must not pass for done."""
     if list(map(len, asked)) != list(map(len, outcomes)):
         raise ServerFailed(
             "the server's answer makes no sense: it has not one outcome for each target"

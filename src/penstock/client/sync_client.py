@@ -1,4 +1,4 @@
-"""The synchronous client: the asynchronous one, on an event loop in a thread of its own."""
+"""The synchronous client: the asynchronous one, on an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def _sync(
 
 
 class _Call(Generic[R]):
-    """A call of one thread, made in that of the loop.
+    """A call that one thread makes and the loop's thread carries out.
 
-    The calling thread may be interrupted (Ctrl-C) between any two of its steps. So it does nothing
-    that could be half done: the coroutine is made in the loop's thread, where somebody awaits it,
-    and the answer is waited for with a bare lock. (`threading.Condition`, which futures and events
-    wait with, is left without its lock by an interrupt at the wrong moment.)
+    The calling thread may be interrupted (Ctrl-C) between any two of its steps, so it does nothing
+    that could be left half done: the coroutine is made in the loop's thread, where somebody awaits
+    it, and the answer is awaited with a bare lock. (An interrupt at the wrong moment would leave a
+    `threading.Condition`, on which futures and events wait, without its lock.)
     """
 
     def __init__(self, make: Callable[[], Awaitable[R]]) -> None:
@@ -53,7 +53,7 @@ class _Call(Generic[R]):
         self._until_done.acquire()
 
     def wait(self) -> R:
-        """The answer, once it is there; for the one thread that made the call."""
+        """Wait for the answer. For the one thread that made the call."""
         self._until_done.acquire()
         error, self._error = self._error, None
         if error is not None:
@@ -76,24 +76,24 @@ class _Call(Generic[R]):
 
     def _finish(self, task: asyncio.Task[R]) -> None:
         if task.cancelled():
-            # By a close, to a call that would not end by itself.
+            # `close` cancels calls that would not end by themselves.
             self._error = ClientClosed("the client was closed in the meantime: make a new one")
         elif (error := task.exception()) is not None:
             self._error = error
         else:
             self._result = task.result()
-        # Its last reference goes here, not in a thread where an interrupt may fall into that.
+        # Drop the last reference here, not in a thread that may be interrupted meanwhile.
         self._task = None
         self.is_done = True
         self._until_done.release()
 
 
 class Client:
-    """`AsyncClient` for programs without an event loop; the same methods and options.
+    """`AsyncClient` for programs without an event loop: the same methods and options.
 
-    Any number of threads may use one at once, and their calls go in common requests just as
-    concurrent tasks' do. A call that is interrupted is given up. Close it, or use it as a context
-    manager. It does not survive a fork: the child makes its own.
+    Any number of threads may share one, and their concurrent calls share requests, as those of
+    tasks do. A call that is interrupted is given up. Close it, or use it as a context manager. It
+    does not survive a fork: the child has to make its own.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Client:
         self._has_no_time = False
         self._ending: asyncio.Task[None] | None = None
         self._process = os.getpid()
-        # The loop is made there, too: one that an interrupt left half made would complain later.
+        # The loop is made in that thread, too: one left half made by an interrupt would complain.
         has_loop = threading.Lock()
         has_loop.acquire()
         self._thread = threading.Thread(
@@ -125,7 +125,7 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         if kind is not None and not issubclass(kind, Exception):
-            # Interrupted: nobody is to wait for a server that does not answer.
+            # Interrupted: do not wait for a server that does not answer.
             self._has_no_time = True
         self.close()
 
@@ -163,8 +163,7 @@ class Client:
                 for task in self._others():
                     task.cancel()
             await self._client.close()
-            # Calls that were interrupted, and those of other threads: without a connection they
-            # end.
+            # Calls that were interrupted, and those of other threads, end without a connection.
             if others := self._others():
                 _, late = await asyncio.wait(others, timeout=_LAST_SECONDS)
                 for task in late:

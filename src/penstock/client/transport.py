@@ -7,29 +7,26 @@ import base64
 import random
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
 
-import msgspec
 from yarl import URL
 
+from penstock.client.codec import JSON
 from penstock.client.connection import Answer
-from penstock.client.errors import ClientClosed, ServerFailed, TooManyRequests, Unreachable
+from penstock.client.errors import ClientClosed, TooManyRequests, Unreachable
 from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
 from penstock.errors import InvalidArgument
 
-__all__ = ["PACKED", "Transport", "decode_answer", "decode_packed"]
+__all__ = ["Transport"]
 
-_Kind = TypeVar("_Kind")
-
-PACKED = "application/msgpack"
-_JSON = "application/json"
 _EXAMPLE = "http://127.0.0.1:8080"
 _PASSING = frozenset({502, 503, 504})
 
 
 class _Failed(Exception):
+    """An attempt that got no answer."""
+
     def __init__(self, failure: Failure) -> None:
         super().__init__()
         self.failure = failure
@@ -82,7 +79,7 @@ class Transport:
         await self._pool.close()
 
     async def look(self, path: str) -> Answer:
-        """Status, headers and body of one GET, whatever they are. Raises `Unreachable`."""
+        """The answer to one GET, whatever its status. Raises `Unreachable`."""
         try:
             return await self._exchange("GET", path, None, {}, 0.0)
         except _Failed as exc:
@@ -94,16 +91,16 @@ class Transport:
         path: str,
         *,
         body: bytes | None = None,
-        content_type: str = _JSON,
+        content_type: str = JSON,
         accept: str | None = None,
         idempotency_key: str | None = None,
         wait_seconds: float = 0.0,
         is_repeatable: bool = False,
     ) -> bytes:
-        """The body of a good answer. ``wait_seconds`` comes on top of the client's own patience.
+        """The body of a successful answer. ``wait_seconds`` is added to the client's own timeout.
 
-        Every attempt has the same ``idempotency_key``. ``is_repeatable``: doing it twice is the
-        same as doing it once. Raises what `error_of` makes of a refusal, `Unreachable` and
+        Every attempt has the same ``idempotency_key``. ``is_repeatable`` says that doing it twice
+        is the same as doing it once. Raises what `error_of` makes of a refusal, `Unreachable` and
         `ClientClosed`.
         """
         headers = {"Content-Type": content_type} if body is not None else {}
@@ -114,7 +111,10 @@ class Transport:
         attempt = 1
         while True:
             try:
-                return await self._attempt(method, path, body, headers, wait_seconds)
+                answer = await self._exchange(method, path, body, headers, wait_seconds)
+                if answer.status < 300:
+                    return answer.body
+                failure = _failure(answer)
             except _Failed as exc:
                 failure = exc.failure
             delay = self._retry.delay_seconds(
@@ -124,19 +124,6 @@ class Transport:
                 raise failure.error
             await self._sleep(delay)
             attempt += 1
-
-    async def _attempt(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None,
-        headers: Mapping[str, str],
-        wait_seconds: float,
-    ) -> bytes:
-        answer = await self._exchange(method, path, body, headers, wait_seconds)
-        if answer.status < 300:
-            return answer.body
-        raise _Failed(_failure(answer))
 
     async def _exchange(
         self,
@@ -160,7 +147,7 @@ class Transport:
             cause = exc.__cause__
             error = Unreachable(f"no connection to {self._base}: {_reason(cause)}")
             error.__cause__ = cause
-            # A certificate that is not trusted now will not be in a second.
+            # A certificate that is not trusted now will not be trusted in a second.
             may_pass = not isinstance(cause, ssl.SSLError)
             raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
         except (OSError, TimeoutError) as exc:
@@ -192,22 +179,6 @@ def _reason(cause: BaseException | None) -> str:
     return getattr(cause, "strerror", None) or str(cause) or "it took too long"
 
 
-def decode_answer(data: bytes, kind: type[_Kind]) -> _Kind:
-    """Raises `ServerFailed` when it is not what such an answer looks like."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as exc:
-        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
-
-
-def decode_packed(data: bytes, kind: type[_Kind]) -> _Kind:
-    """The same for MessagePack, which only comes where it was asked for."""
-    try:
-        return msgspec.msgpack.decode(data, type=kind)
-    except msgspec.DecodeError as exc:
-        raise ServerFailed(f"the server's answer makes no sense: {exc}") from exc
-
-
 def _base(url: str) -> str:
     try:
         parsed = URL(url)
@@ -234,7 +205,7 @@ def _credentials(username: str | None, password: str | None, token: str | None) 
         try:
             pair = f"{username}:{password or ''}".encode()
         except UnicodeEncodeError as exc:
-            raise InvalidArgument(f"the username or the password is no text: {exc}") from None
+            raise InvalidArgument(f"the username or the password is not text: {exc}") from None
         return [f"Authorization: Basic {base64.b64encode(pair).decode()}"]
     return []
 

@@ -1,4 +1,4 @@
-"""Callbacks as their receiver sees them: was this call made by our server, and just now?"""
+"""Callbacks on the receiving side: was this call made by our server, and just now?"""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _VERSION = "v1"
 
 
 class WebhookVerifier:
-    """Verifies calls that are signed as Standard Webhooks has it.
+    """Verifies calls that are signed according to Standard Webhooks.
 
-    ``secrets`` are those that the server showed, ``whsec_`` and base64; while one is being changed
-    there are two. A call whose time is more than ``tolerance_seconds`` away is refused, so that it
-    cannot be recorded and played again later. Within that time remember the ids: a message that
-    comes again has the same one. Raises `InvalidArgument` for what is no secret.
+    ``secrets`` are those that the server showed, ``whsec_`` and base64; there are two while one is
+    being replaced. A call whose time is more than ``tolerance_seconds`` away is refused, so that it
+    cannot be recorded and replayed later. Within that time, remember the ids: a message that is
+    delivered again has the same one. Raises `InvalidArgument` for a malformed secret.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class WebhookVerifier:
         self._clock = clock or SystemClock()
 
     def verify(self, headers: Mapping[str, str], body: bytes) -> str:
-        """The call's id. ``body`` is what came, to the byte. Raises `InvalidSignature`."""
+        """The call's id. ``body`` is exactly what arrived. Raises `InvalidSignature`."""
         found = {name.lower(): value for name, value in headers.items()}
         try:
             id = found["webhook-id"]
@@ -45,13 +45,13 @@ class WebhookVerifier:
         except KeyError as exc:
             raise InvalidSignature(f"the call is not signed: it has no {exc.args[0]}") from None
         if not (stated.isascii() and stated.isdigit() and len(stated) <= 12):
-            raise InvalidSignature("the call's webhook-timestamp is no time")
+            raise InvalidSignature("the call's webhook-timestamp is not a time")
         apart = abs(self._clock.now_ns() / NANOSECONDS - int(stated))
         if apart > self._tolerance_seconds:
             raise InvalidSignature(
                 f"the call was made {apart:.0f} seconds from now: is it an old one?"
             )
-        # Surrogates are what a header's odd bytes become; they are signed as they came.
+        # Odd bytes in a header become surrogates; the signature is over the bytes.
         signed = b".".join((id.encode(errors="surrogateescape"), stated.encode(), body))
         given = [
             text.encode(errors="replace")

@@ -1,4 +1,4 @@
-"""A worker: takes deliveries, calls a handler for each, and settles them."""
+"""A worker: receives deliveries, calls a handler for each, and settles them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Handler", "Worker", "WorkerSettings"]
 
 Handler = Callable[[Delivery], Awaitable[None] | None]
-"""A coroutine function, or a plain function, which is called in a thread."""
+"""A coroutine function; or a plain function, which is called in a thread."""
 
 _BACKOFF = Backoff(kind="exponential", base_seconds=1.0, max_seconds=300.0, jitter=0.5)
 
@@ -43,15 +43,15 @@ logger = logging.getLogger("penstock.client")
 class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a worker works.
 
-    - `concurrency`: handlers that run at once. `prefetch`: deliveries that wait for one, leased;
-      None is four for each handler.
-    - `lease_seconds`: how soon a message comes again when this process dies. It is extended for
-      as long as the handler runs.
-    - `wait_seconds`: of one long poll, up to 20.
-    - `backoff`: before a message whose handler failed is delivered again; None leaves it to the
-      subscription.
-    - `stop_seconds`: what handlers get to finish after a stop. Then they are cancelled, and their
-      messages given back.
+    - `concurrency`: how many handlers run at once.
+    - `prefetch`: how many deliveries are leased and wait for a handler; None is four per handler.
+    - `lease_seconds`: how soon a message is delivered again when this process dies. The lease is
+      extended for as long as the handler runs.
+    - `wait_seconds`: how long one long poll waits, up to 20.
+    - `backoff`: the delay before a message whose handler failed is delivered again; None leaves it
+      to the subscription.
+    - `stop_seconds`: how long handlers may take to finish after a stop. Then they are cancelled,
+      and their messages are delivered again.
     """
 
     queue: str
@@ -73,16 +73,16 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limit(self) -> int:
-        """Deliveries that are handled, or wait for it, at once."""
+        """How many deliveries are being handled, or wait for a handler, at once."""
         prefetch = 4 * self.concurrency if self.prefetch is None else self.prefetch
         return self.concurrency + prefetch
 
 
 class Worker:
-    """Runs a handler for every delivery of a subscription until it is stopped.
+    """Runs a handler for every delivery of a subscription, until it is stopped.
 
-    Returned: acked. Raised: nacked, with the error as the reason. A delivery is settled once its
-    handler is done, and the next one does not wait for that answer. At least once: a handler may
+    A handler that returns acks its message; one that raises nacks it, with the error as the
+    reason. The next delivery does not wait for the answer to that. At least once: a handler may
     see a message again, when the process or the server died at the wrong moment.
     """
 
@@ -90,7 +90,7 @@ class Worker:
         self, client: AsyncClient, handler: Handler, settings: WorkerSettings, rng: random.Random
     ) -> None:
         self._client = client
-        # Of its own: the loop's has too few threads for many handlers at once.
+        # The loop's own pool has too few threads for many handlers at once.
         self._threads = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="worker")
         self._handler = _as_coroutine(handler, self._threads)
         self._settings = settings
@@ -99,21 +99,21 @@ class Worker:
         self._is_forced = asyncio.Event()
 
     def stop(self) -> None:
-        """Take no more, finish what runs. A second call cancels what runs."""
+        """Receive no more, and let running handlers finish. A second call cancels them."""
         if self._stop.is_set():
             self._is_forced.set()
         self._stop.set()
 
     def end(self) -> None:
-        """As the first `stop`, however often it is called."""
+        """Like the first `stop`, however often it is called."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Until `stop`, or an error that does not pass by itself, which it raises."""
+        """Work until `stop`. Raises an error that will not pass by itself."""
         try:
             await self._run()
         finally:
-            # A thread cannot be cancelled. The process waits for it, but nothing else does.
+            # A thread cannot be cancelled. Only the end of the process waits for it.
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(self) -> None:
@@ -172,12 +172,12 @@ class Worker:
                 if _is_being_cancelled():
                     handled.nack(delivery, "the worker was stopped", 0.0)
                     raise
-                # Something that the handler itself waited for was cancelled.
+                # Something that the handler itself awaited was cancelled.
                 self._fail(handled, delivery, exc)
             except Exception as exc:
                 self._fail(handled, delivery, exc)
             except BaseException as exc:
-                # The program is to end; the message need not wait for its lease to.
+                # The program is ending; the message need not wait for its lease to end.
                 self._fail(handled, delivery, exc)
                 raise
             else:
@@ -195,7 +195,7 @@ class Worker:
 
 
 class _Handled:
-    """Deliveries whose handlers are through. What one turn of the event loop acks goes together."""
+    """Settles what handlers have finished. The acks of one turn of the event loop go together."""
 
     def __init__(self, consumer: Consumer, settler: Settler) -> None:
         self._consumer = consumer
@@ -244,7 +244,9 @@ class _Handled:
         for delivery in deliveries:
             self._consumer.settled(delivery)
             if error is not None:
-                logger.warning("message %s was not settled, it comes again: %s", delivery.id, error)
+                logger.warning(
+                    "message %s was not settled, it will be delivered again: %s", delivery.id, error
+                )
 
 
 def _is_being_cancelled() -> bool:
@@ -253,7 +255,7 @@ def _is_being_cancelled() -> bool:
 
 
 def _reason(error: BaseException) -> str:
-    """Its name and text, whatever is in there."""
+    """The error's name and text, made safe to send."""
     try:
         text = f"{type(error).__name__}: {error}"
     except Exception:
@@ -271,7 +273,7 @@ def _as_coroutine(
         try:
             return handler(delivery)
         except StopIteration as exc:
-            # A future cannot hold it: whoever awaits it would wait for ever.
+            # A future cannot hold a StopIteration: whoever awaits it would wait for ever.
             raise RuntimeError("the handler raised StopIteration") from exc
 
     async def call(delivery: Delivery) -> None:

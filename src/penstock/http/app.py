@@ -15,21 +15,19 @@ from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
 from penstock.errors import StorageError
 from penstock.http.api import Topics, api_routes
-from penstock.http.auth import Authenticator
-from penstock.http.errors import Refused
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.passwords import Passwords
+from penstock.http.auth.tokens import open_tokens
+from penstock.http.auth.users import open_users
+from penstock.http.errors import Problem, Refusal, Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Gate, Handler, Route
 from penstock.http.lightq import LightQ
-from penstock.http.openapi import Documents
-from penstock.http.operations import OPERATIONS
+from penstock.http.openapi.document import Documents
 from penstock.http.ops import Ops
-from penstock.http.passwords import Passwords
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes
 from penstock.http.subscribers import Subscribers
-from penstock.http.tokens import open_tokens
-from penstock.http.user import Role
-from penstock.http.users import open_users
 from penstock.http.v1 import native_routes
 from penstock.settings import Settings
 from penstock.storage.local import LocalShared
@@ -46,10 +44,10 @@ async def create_app(
     log: RequestLog | None = None,
     registry: CollectorRegistry | None = None,
 ) -> Application:
-    """An ASGI application. It neither opens nor closes the broker, nor flushes the log.
+    """The application. It neither opens nor closes the broker, nor flushes the log.
 
-    What ``registry`` holds already is among the figures at ``/metrics``. Raises what the users and
-    the key of their tokens raise when they cannot be read.
+    What ``registry`` already holds is shown at ``/metrics``, too. Raises what `open_users` and
+    `open_tokens` raise.
     """
     clock = clock or SystemClock()
     registry = registry or CollectorRegistry()
@@ -79,9 +77,8 @@ async def create_app(
         *api_routes(topics, users, authenticator, tokens, settings),
         *Ops(broker, registry).routes(),
     ]
-    routes = [_described(route) for route in routes]
     routes += Documents(routes).routes()
-    # A router of its own: the framework's default one is shared by all applications of a process.
+    # The framework's default router is shared by all applications of a process.
     app = Application(router=Router())
     for route in routes:
         app.router.add(route.method, route.path, gate.guard(route))
@@ -92,20 +89,14 @@ async def create_app(
         try:
             await topics.open()
         except StorageError as exc:
-            # A disk that is full at start may have space later; the queues work without this.
+            # A disk that is full now may have space later, and the queues work without topics.
             logger.error("the topics could not be put right: start again", error=str(exc))
 
     return app
 
 
-def _described(route: Route) -> Route:
-    if route.operation is not None:
-        return route
-    return route._replace(operation=OPERATIONS.get((route.method, route.path)))
-
-
 def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
-    """For what no route matches: 405 if another method would, else 404."""
+    """The handler for what no route matches: 405 if another method would match, else 404."""
     methods: dict[str, list[str]] = {}
     for route in routes:
         methods.setdefault(route.path, []).append(route.method)
@@ -125,9 +116,9 @@ def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:
                 )
         raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this path")
 
-    native = gate.guard(Route("*", "*", refuse, role=Role.USER, is_native=True))
-    api = gate.guard(Route("*", "*", refuse, role=Role.USER, says_success=True))
-    other = gate.guard(Route("*", "*", refuse, role=Role.USER))
+    native = gate.guard(Route("*", "*", refuse, error_form=Problem))
+    api = gate.guard(Route("*", "*", refuse, error_form=Refusal))
+    other = gate.guard(Route("*", "*", refuse))
 
     async def fallback(request: IncomingRequest) -> Response:
         path = request.path

@@ -1,4 +1,4 @@
-"""Reading a request's body without ever holding more than is allowed."""
+"""Reading a request's body, and never more of it than is allowed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["read_body"]
 
 
 async def read_body(request: IncomingRequest, limit: int) -> bytes:
-    """Raises `Refused`: 413 as soon as it is known that there are more than ``limit`` bytes."""
+    """Raises `Refused`, with 413 as soon as there are known to be more than ``limit`` bytes."""
     stated = request.first.get(b"content-length")
     try:
         if stated is None:
             return await _read_parts(request.exchange, limit)
         if not stated.isdigit() or len(stated) > 12:
-            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is no number")
+            raise Refused(HTTPStatus.BAD_REQUEST, "Content-Length is not a number")
         if int(stated) > limit:
             raise _too_large(limit)
         return await request.exchange.read()
     except ClientGone:
-        # Nobody reads the answer, but it is no error of the server's.
+        # Nobody reads the answer, but the log should not call it an error of the server.
         raise Refused(HTTPStatus.BAD_REQUEST, "the request ended before its body did") from None
 
 

@@ -1,4 +1,4 @@
-"""One connection of a client: what it may send, and for how long."""
+"""One connection from a client: HTTP/1.1, with limits on what it may send and how slowly."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LINGER_SECONDS = 1.0
 
 
 class Connection(asyncio.Protocol):
-    """HTTP/1.1, for uvicorn's server and a BlackSheep application.
+    """A protocol for uvicorn's server that runs a BlackSheep application.
 
     - A head (request line and headers) of more than `MAX_HEAD_BYTES` is answered with 431.
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
-    - Requests that come before the one ahead of them is answered wait for their turn, unread.
-    - Where the answer is out before the request is in (413, 401), the connection ends after a
-      moment in which the rest is thrown away: closing at once would take the answer from a client
-      that is still sending.
-    - An offer to speak another protocol is passed over, as it may be. Java's client makes it with
-      every first request, and the parser would take the body for the beginning of that protocol.
+    - Pipelined requests wait, unread, until those before them are answered.
+    - When a request is answered before it has arrived in full (413, 401), the connection is closed
+      only after a moment in which the rest is thrown away: to close it at once would destroy the
+      answer before a client that is still sending has read it.
+    - An offer to upgrade to another protocol is ignored, as HTTP allows. Java's client makes one
+      with its first request, and the parser would take the body for the start of that protocol.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Connection(asyncio.Protocol):
         self._is_in_head = False
         self._head_bytes = 0
         self._receiving_since: float | None = None
-        # The last one that came in, and those that wait until the ones ahead are answered.
+        # The latest request, and those that wait until the ones before them are answered.
         self._exchange: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._idle_since: float | None = None
@@ -67,14 +67,14 @@ class Connection(asyncio.Protocol):
 
     def _new_parser(self) -> httptools.HttpRequestParser:
         parser = httptools.HttpRequestParser(self)
-        # What follows a request that closes the connection must not cost it its answer.
+        # Data after a request that closes the connection must not cost that request its answer.
         parser.set_dangerous_leniencies(lenient_data_after_close=True)
         return parser
 
-    # What the transport says.
+    # Called by the transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's do not derive from asyncio's.
+        # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)  # type: ignore[arg-type]
         self._receiving_since = self._loop.time()
@@ -86,14 +86,14 @@ class Connection(asyncio.Protocol):
         for exchange in self._waiting:
             exchange.leave()
         self.resume_writing()
-        # Each of these refers to the connection. Without them it goes at once, not when the
-        # collector of cycles comes round, which is seldom.
+        # Each of these refers back to the connection. Without them it is freed at once, not when
+        # the garbage collector runs, which is seldom.
         self._exchange = None
         self._waiting.clear()
         del self._parser
 
     def eof_received(self) -> None:
-        """Half closed: whoever sends no more may still read."""
+        """Half closed: a client that sends no more may still read."""
 
     def data_received(self, data: bytes) -> None:
         if self._is_lingering:
@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
             self._drained.set_result(None)
             self._drained = None
 
-    # What the parser says.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -174,7 +174,7 @@ class Connection(asyncio.Protocol):
         return self._exchange
 
     def _pass_over_upgrade(self, rest: bytes) -> None:
-        """Read the request anew without the offer; ``rest`` is what follows its head."""
+        """Parse the request again without the offer. ``rest`` is what follows its head."""
         method = self._parser.get_method()
         if method == b"CONNECT":
             self._refuse_now(HTTPStatus.BAD_REQUEST)
@@ -202,12 +202,13 @@ class Connection(asyncio.Protocol):
         server.tasks.add(exchange.task)
 
     def ended(self, exchange: Exchange) -> None:
+        """The task of an exchange is over. Nothing may be left in a cycle then."""
         if exchange.task is not None:
             self._server.tasks.discard(exchange.task)
         exchange.let_go()
 
     def answered(self, exchange: Exchange) -> None:
-        """By the exchange whose turn it was."""
+        """The exchange whose turn it was has sent its answer: on to the next one."""
         if self._transport.is_closing():
             return
         if not exchange.is_kept_alive:
@@ -232,10 +233,10 @@ class Connection(asyncio.Protocol):
     # What exchanges and the server need.
 
     def head_start(self, status: int) -> bytes:
-        """The status line, and the headers of every answer."""
+        """The status line, and the headers that every answer has."""
         headers = self._server.default_headers
         if headers is not self._common:
-            # The server makes a new list of them once a second.
+            # uvicorn makes a new list of them, with a new date, once a second.
             self._common = headers
             self._head_starts.clear()
         start = self._head_starts.get(status)
@@ -252,7 +253,7 @@ class Connection(asyncio.Protocol):
         self._transport.writelines(parts)
 
     def outlet(self) -> Outlet | None:
-        """None where the transport has no socket, or encrypts what goes there."""
+        """A way past the transport; None where it has no socket, or encrypts."""
         transport = self._transport
         opened = transport.get_extra_info("socket")
         if opened is None or transport.get_extra_info("ssl_object") is not None:
@@ -261,7 +262,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all that was written is with the system."""
+        """Whether the kernel has taken everything that was written."""
         return self._transport.get_write_buffer_size() == 0
 
     def close(self) -> None:
@@ -269,7 +270,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether the client reads slower than it is answered."""
+        """Whether the client reads more slowly than it is answered."""
         return self._drained is not None
 
     async def drained(self) -> None:
@@ -287,14 +288,14 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def shutdown(self) -> None:
-        """After the answer that is owed, if one is."""
+        """Close, after the answer that is owed, if any."""
         if self._exchange is None or self._exchange.is_answered:
             self._transport.close()
         else:
             self._exchange.is_kept_alive = False
 
     def close_if_slow(self, seconds: float) -> None:
-        """To be called now and then; ``seconds`` is the time for a request to arrive."""
+        """To be called now and then. A request has ``seconds`` to arrive."""
         now = self._loop.time()
         if self._idle_since is not None and now - self._idle_since > self._keep_alive_seconds:
             self._transport.close()
@@ -303,7 +304,7 @@ class Connection(asyncio.Protocol):
         if since is None or now - since <= seconds:
             return
         if self._owes_an_answer():
-            # Its next request is not read before that, so that the delay is ours.
+            # The next request is not read until then, so the delay is our own.
             self._receiving_since = now
         else:
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
@@ -315,24 +316,26 @@ class Connection(asyncio.Protocol):
         return self._is_in_head and self._exchange is not None and not self._exchange.is_answered
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """The request that is arriving, unless another answer is under way."""
+        """Refuse the request that is arriving; just close if another answer is under way."""
         exchange = self._exchange
         is_first = not self._owes_an_answer()
         has_begun = not self._is_in_head and exchange is not None and exchange.has_begun
         if is_first and (not has_begun or self._current.is_answered):
             self._refuse_now(status)
             return
-        self._receiving_since = None
-        self._is_in_head = False
-        self._is_lingering = True
+        self._read_no_more()
         self._transport.close()
 
     def _refuse_now(self, status: HTTPStatus) -> None:
-        self._receiving_since = None
-        self._is_in_head = False
-        self._is_lingering = True
+        self._read_no_more()
         self._transport.write(
             f"HTTP/1.1 {int(status)} {status.phrase}\r\n"
             "content-length: 0\r\nconnection: close\r\n\r\n".encode()
         )
         self._transport.close()
+
+    def _read_no_more(self) -> None:
+        """Throw away whatever still comes in."""
+        self._receiving_since = None
+        self._is_in_head = False
+        self._is_lingering = True

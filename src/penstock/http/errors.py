@@ -1,10 +1,10 @@
-"""What an error is over HTTP: its status, and the body that says so."""
+"""Errors over HTTP: the status of each, and the body that describes it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Literal
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -12,16 +12,18 @@ from penstock import errors
 from penstock.core.message import to_datetime
 
 __all__ = [
+    "ErrorForm",
+    "LightQError",
+    "Occasion",
     "Problem",
     "Refusal",
     "Refused",
-    "error_body",
-    "problem_body",
+    "refusal_of",
     "status_of",
     "unauthorized",
 ]
 
-# By the nearest class in the error tree.
+# An error has the status of the nearest class above it in the tree.
 _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.InvalidRequest: HTTPStatus.BAD_REQUEST,
     errors.MessageTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -37,55 +39,97 @@ _STATUS: dict[type[errors.PenstockError], HTTPStatus] = {
     errors.CorruptLog: HTTPStatus.INTERNAL_SERVER_ERROR,
     errors.PenstockError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
+# These may be gone in a moment, so the answer says when to try again.
+_PASSING = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
 class Refused(Exception):
-    """A request that the HTTP layer itself turns down."""
+    """A request that is turned down. Without a ``code`` it is the status by its name."""
 
     def __init__(
-        self, status: HTTPStatus, message: str, headers: Mapping[bytes, bytes] | None = None
+        self,
+        status: HTTPStatus,
+        message: str,
+        headers: Mapping[bytes, bytes] | None = None,
+        *,
+        code: str | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
+        self.code = code or status.name.lower()
         self.headers = headers or {}
 
 
 def unauthorized(message: str) -> Refused:
-    """401, with the two ways to say who one is."""
+    """A 401, which names the two ways to authenticate."""
     challenge = b'Basic realm="penstock", Bearer realm="penstock"'
     return Refused(HTTPStatus.UNAUTHORIZED, message, {b"WWW-Authenticate": challenge})
+
+
+def refusal_of(error: errors.PenstockError) -> Refused:
+    """What an error of the broker is over HTTP."""
+    status = status_of(error)
+    headers = {b"Retry-After": b"1"} if status in _PASSING else None
+    return Refused(status, str(error), headers, code=error.code)
 
 
 def status_of(error: errors.PenstockError) -> HTTPStatus:
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
-def error_body(
-    status: HTTPStatus, message: str, *, code: str, path: str, request_id: str, now_ns: int
-) -> dict[str, object]:
-    """LightQ's error body, with our stable `code` added."""
-    now = to_datetime(now_ns).replace(tzinfo=None)
-    return {
-        "timestamp": now.isoformat(timespec="seconds"),
-        "status": int(status),
-        "error": status.phrase,
-        "message": message,
-        "path": path,
-        "requestId": request_id,
-        "code": code,
-    }
+class Occasion(NamedTuple):
+    """The request that was refused, and when."""
+
+    path: str
+    request_id: str
+    now_ns: int
+
+
+class LightQError(msgspec.Struct, kw_only=True, rename="camel"):
+    """An error as LightQ describes it, with our stable `code` added. Times are in UTC."""
+
+    content_type: ClassVar[str] = "application/json"
+
+    timestamp: str
+    status: int
+    error: str
+    message: str
+    path: str
+    request_id: str
+    code: str
+
+    @classmethod
+    def make(cls, refused: Refused, occasion: Occasion) -> Self:
+        now = to_datetime(occasion.now_ns).replace(tzinfo=None)
+        return cls(
+            timestamp=now.isoformat(timespec="seconds"),
+            status=int(refused.status),
+            error=refused.status.phrase,
+            message=str(refused),
+            path=occasion.path,
+            request_id=occasion.request_id,
+            code=refused.code,
+        )
 
 
 class Refusal(msgspec.Struct, kw_only=True):
     """An error of `/api` and `/auth`. `code` is stable: programs may compare it."""
 
+    content_type: ClassVar[str] = "application/json"
+
     success: Literal[False] = False
     message: str
     code: str
 
+    @classmethod
+    def make(cls, refused: Refused, occasion: Occasion) -> Self:
+        return cls(message=str(refused), code=refused.code)
+
 
 class Problem(msgspec.Struct, kw_only=True):
-    """An error as RFC 9457 has it. `code` is stable: programs may compare it."""
+    """An error in the form of RFC 9457. `code` is stable: programs may compare it."""
+
+    content_type: ClassVar[str] = "application/problem+json"
 
     type: str = "about:blank"
     title: str
@@ -95,15 +139,17 @@ class Problem(msgspec.Struct, kw_only=True):
     code: str
     request_id: str
 
+    @classmethod
+    def make(cls, refused: Refused, occasion: Occasion) -> Self:
+        return cls(
+            title=refused.status.phrase,
+            status=int(refused.status),
+            detail=str(refused),
+            instance=occasion.path,
+            code=refused.code,
+            request_id=occasion.request_id,
+        )
 
-def problem_body(
-    status: HTTPStatus, message: str, *, code: str, path: str, request_id: str
-) -> Problem:
-    return Problem(
-        title=status.phrase,
-        status=int(status),
-        detail=message,
-        instance=path,
-        code=code,
-        request_id=request_id,
-    )
+
+ErrorForm = type[LightQError] | type[Refusal] | type[Problem]
+"""What the errors of a route look like."""

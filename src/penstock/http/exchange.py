@@ -1,8 +1,8 @@
 """One request and its answer.
 
-The framework's own way from a connection to a handler leads through ASGI: a dozen calls and
-dictionaries, which together take longer than most of our requests do. Here its application, request
-and response are used without it.
+The framework gets from a connection to a handler through ASGI: a dozen calls and dictionaries,
+which together take longer than most of our requests. Here its application, request and response
+are used without ASGI.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl
 
 from blacksheep import Application, Request, Response
 from blacksheep.contents import Content, StreamedContent
 
 from penstock.errors import InvalidArgument
+from penstock.http.auth.user import User
 from penstock.http.outlet import Outlet
 
 if TYPE_CHECKING:
@@ -25,28 +26,30 @@ if TYPE_CHECKING:
 
 __all__ = ["ClientGone", "Exchange", "IncomingRequest"]
 
-# Of a body that nobody has asked for yet.
+# How much of a body is read ahead, before a handler asks for it.
 MAX_WAITING_BYTES = 64 * 1024
 
 logger = logging.getLogger("penstock.http")
 
 
 class ClientGone(Exception):
-    """Before its request was whole."""
+    """The client closed the connection before its request was complete."""
 
 
 class IncomingRequest(Request):
-    """A request whose headers are looked up, not searched for: a handler asks for ten of them.
+    """A request whose headers are in a dictionary, because a handler looks up ten of them.
 
-    ``first`` has them by name; the first of several of a name is the one that counts.
+    `first` holds the first header of each name. `caller` is the user who sent the request; the gate
+    sets it where the route asks for a role.
     """
 
     exchange: Exchange
+    caller: User
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
     ) -> None:
-        """The names of ``headers`` are in lower case, and so is every name that is asked for."""
+        """The names of ``headers`` are in lower case."""
         super().__init__(method, None, headers)  # type: ignore[arg-type]
         self._path = path
         self._raw_query = query
@@ -54,9 +57,9 @@ class IncomingRequest(Request):
         self.first = dict(reversed(headers))
 
     def parameter(self, name: str) -> str | None:
-        """The first one of the query that has this name; None if there is none, or it is blank.
+        """The query's first parameter of this name; None if there is none, or it is blank.
 
-        Raises `InvalidArgument` where the query is no text.
+        Raises `InvalidArgument` when the query is not UTF-8.
         """
         if self._parameters is None:
             self._parameters = _parse_query(self._raw_query)
@@ -72,7 +75,7 @@ def _parse_query(query: bytes) -> dict[str, str]:
         except ValueError:
             raise InvalidArgument("the query is not UTF-8") from None
     else:
-        # As nearly all are; the library's way takes longer than an ack.
+        # As nearly all are. The library's parser takes longer than an ack.
         parts = (part.partition("=") for part in query.decode("ascii").split("&"))
         pairs = [(name, value) for name, _, value in parts if value]
     return dict(reversed(pairs))
@@ -104,8 +107,6 @@ class Exchange:
         self.request = request
         self.task: asyncio.Task[None] | None = None
         request.exchange = self
-        # What the framework keeps of ASGI's scope; the gate notes in it who asks.
-        request.scope = cast(Any, {})
         self.is_kept_alive = is_kept_alive
         self.expects_continue = False
         # The request.
@@ -120,7 +121,7 @@ class Exchange:
         self.is_answered = False
 
     def let_go(self) -> None:
-        """Of all that holds on to it in turn: what is in a circle is freed late."""
+        """Break the reference cycles that the exchange is part of: cycles are freed late."""
         self.task = None
         del self.request.exchange
 
@@ -140,7 +141,7 @@ class Exchange:
             self._wake()
 
     def leave(self) -> None:
-        """The client has."""
+        """The client has left."""
         if not self.is_answered:
             self.is_gone = True
         self._wake()
@@ -150,7 +151,7 @@ class Exchange:
             self._waiter.set_result(None)
 
     async def _wait(self) -> None:
-        """For more of it, or for the client to go."""
+        """Wait for more of the body, or for the client to leave."""
         connection = self._connection
         if self.expects_continue:
             self.expects_continue = False
@@ -167,7 +168,7 @@ class Exchange:
         return body
 
     async def read(self) -> bytes:
-        """The body, all of it. Raises `ClientGone`."""
+        """The whole body. Raises `ClientGone`."""
         while not self.is_whole:
             if self.is_gone:
                 raise ClientGone
@@ -175,7 +176,7 @@ class Exchange:
         return self._take()
 
     async def parts(self) -> AsyncIterator[bytes]:
-        """The body as it comes in. Raises `ClientGone`."""
+        """The body, part by part as it comes in. Raises `ClientGone`."""
         while self._parts or not self.is_whole:
             if self._parts:
                 yield self._take()
@@ -185,13 +186,14 @@ class Exchange:
                 await self._wait()
 
     async def left(self) -> None:
-        """Until the client has gone, or was answered. Its body must have been read before."""
+        """Wait until the client has left, or was answered. The body must have been read before."""
         while not (self.is_gone or self.is_answered):
             await self._wait()
 
     # The answer.
 
     async def run(self, app: Application) -> None:
+        """Have the application handle the request, and send its answer."""
         connection = self._connection
         try:
             response = await app.handle(self.request)
@@ -210,7 +212,7 @@ class Exchange:
             connection.ended(self)
 
     async def refuse(self, response: Response) -> None:
-        """Without asking the application."""
+        """Send an answer without asking the application."""
         try:
             await self._send(response)
         finally:
@@ -223,7 +225,7 @@ class Exchange:
         self.is_cut_short = not self.is_whole
         self.expects_continue = False
         if content is None or (content.length >= 0 and type(content) is not StreamedContent):
-            # One write is one packet, for all but long answers.
+            # In one write, so that a short answer is one packet.
             body = content.body if content and self.request.method != "HEAD" else b""
             connection.write(self._head(response, content) + body)
         else:
@@ -231,7 +233,7 @@ class Exchange:
             parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())
             async for part in parts:
                 if part:
-                    # Apart, so that long parts are not copied once more.
+                    # Not joined, so that long parts are not copied once more.
                     connection.write_all((b"%x\r\n" % len(part), part, b"\r\n"))
                 if connection.is_slow:
                     await connection.drained()
@@ -246,15 +248,15 @@ class Exchange:
         connection.answered(self)
 
     async def outlet(self) -> Outlet | None:
-        """Past the connection, for an answer whose head is out; None where there is no such way.
+        """A way past the connection, for an answer whose head is out; None if there is none.
 
-        What goes through it is framed by whoever sends it.
+        Whoever sends through it frames what it sends.
         """
         connection = self._connection
         for _ in range(2):
             if connection.is_flushed:
                 return connection.outlet()
-            await asyncio.sleep(0)  # written in this turn of the loop, it is sent at the end of it
+            await asyncio.sleep(0)  # what was written in this turn of the loop is sent at its end
         return None
 
     def _head(self, response: Response, content: Content | None) -> bytes:

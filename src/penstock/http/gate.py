@@ -1,4 +1,4 @@
-"""What every request passes, in one place: its id, who asks, how often, and how it is answered."""
+"""The gate that every request passes: its id, who sends it, rate limits, and errors as answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -15,33 +15,32 @@ from blacksheep import Content, Response
 
 from penstock.clock import Clock
 from penstock.errors import PenstockError
-from penstock.http.auth import Authenticator
-from penstock.http.errors import Refusal, Refused, error_body, problem_body, status_of, unauthorized
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.user import Role
+from penstock.http.errors import ErrorForm, LightQError, Occasion, Refused, refusal_of, unauthorized
 from penstock.http.exchange import IncomingRequest
-from penstock.http.operation import Operation
-from penstock.http.passwords import TooManyPasswords
+from penstock.http.openapi.operation import Operation
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import RequestTimes, Times
-from penstock.http.user import Role, User
 from penstock.storage.shared import Limit, Shared
 
-__all__ = ["Gate", "Handler", "Route", "answer", "asker"]
+__all__ = ["Gate", "Handler", "Route", "answer"]
 
 Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
 _JSON = b"application/json"
-_PROBLEM = b"application/problem+json"
 _MAX_ID_CHARACTERS = 128
-_ASKER = "penstock.user"
 
 logger = structlog.get_logger("penstock.http")
 
 
 class Route(NamedTuple):
-    """`role` None is open to everybody. `limit` names the rate limit that applies, if any.
+    """A method and a path, the handler for it, and what the gate is to do before and after.
 
-    Errors are told as problems (RFC 9457) where the route `is_native`, with ``success`` false where
-    it `says_success`, else as LightQ does.
+    - `role`: what the caller needs; None is open to everybody.
+    - `limit`: the name of the rate limit that applies, if any.
+    - `operation`: what the route says about itself; None keeps it out of the document.
+    - `error_form`: what its errors look like.
     """
 
     method: str
@@ -50,8 +49,7 @@ class Route(NamedTuple):
     role: Role | None = Role.USER
     limit: str | None = None
     operation: Operation | None = None
-    is_native: bool = False
-    says_success: bool = False
+    error_form: ErrorForm = LightQError
 
 
 _encode = msgspec.json.Encoder().encode
@@ -61,15 +59,10 @@ def answer(status: HTTPStatus, value: object, content_type: bytes = _JSON) -> Re
     return Response(status, content=Content(content_type, _encode(value)))
 
 
-def asker(request: IncomingRequest) -> User:
-    """Who asks, behind a route that has a role."""
-    return cast(dict[str, User], request.scope)[_ASKER]
-
-
 class Gate:
     """Wraps handlers. Errors become answers here and nowhere else.
 
-    ``limits`` are requests a second, by the names that routes have for them; 0 or less is none.
+    ``limits`` are in requests a second, by the names that routes use; 0 or less is no limit.
     """
 
     def __init__(
@@ -90,16 +83,11 @@ class Gate:
         }
         self._times = times
         self._log = log
-        # Made by counting on from a random number: that is enough to tell requests apart.
+        # A random prefix and a counter are enough to tell requests apart.
         self._id_prefix = secrets.token_hex(10)
         self._id_numbers = itertools.count()
 
     def guard(self, route: Route) -> Handler:
-        refuse = self._error
-        if route.is_native:
-            refuse = self._problem
-        elif route.says_success:
-            refuse = self._refusal
         times: dict[int, Times] = {}  # by status
 
         async def guarded(request: IncomingRequest) -> Response:
@@ -109,23 +97,12 @@ class Gate:
                 await self._admit(request, route)
                 response = await route.handler(request)
             except PenstockError as exc:
-                response = refuse(status_of(exc), str(exc), exc.code, request, request_id)
-                if response.status in (429, 503):
-                    response.add_header(b"Retry-After", b"1")
-            except TooManyPasswords as exc:
-                status = HTTPStatus.TOO_MANY_REQUESTS
-                response = refuse(status, str(exc), status.name.lower(), request, request_id)
-                response.add_header(b"Retry-After", str(int(exc.seconds) + 1).encode())
+                response = self._refuse(refusal_of(exc), route, request, request_id)
             except Refused as exc:
-                code = exc.status.name.lower()
-                response = refuse(exc.status, str(exc), code, request, request_id)
-                for name, value in exc.headers.items():
-                    response.add_header(name, value)
+                response = self._refuse(exc, route, request, request_id)
             except Exception:
                 logger.exception("a request failed", request_id=request_id, path=route.path)
-                message = "an unexpected error; the server's log has it under this request id"
-                status = HTTPStatus.INTERNAL_SERVER_ERROR
-                response = refuse(status, message, "internal_error", request, request_id)
+                response = self._refuse(_unexpected(), route, request, request_id)
             response.add_header(b"X-Request-Id", request_id.encode())
             if b"x-correlation-id" in request.first:
                 correlation_id = _id_in(request, b"x-correlation-id") or request_id
@@ -139,8 +116,8 @@ class Gate:
             self._log.add(request_id, route.method, route.path, group, number, seconds)
             return response
 
-        # As a type, not its name: otherwise the framework wraps the handler, twice, to look at
-        # what it returns.
+        # The type itself, not its name: otherwise the framework wraps the handler, twice, to
+        # inspect what it returns.
         guarded.__annotations__["return"] = Response
         return guarded
 
@@ -160,7 +137,7 @@ class Gate:
                 )
             if user.requests_per_second > 0:
                 limits.append(Limit(f"user:{user.id}", user.requests_per_second))
-            request.scope[_ASKER] = user  # type: ignore[literal-required]
+            request.caller = user
         if route.limit in self._limits:
             limits.append(self._limits[route.limit])
         if limits and (over := await self._shared.over_limit(limits)) is not None:
@@ -174,33 +151,24 @@ class Gate:
     def _next_id(self) -> str:
         return f"{self._id_prefix}{next(self._id_numbers):012x}"
 
-    def _error(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
+    def _refuse(
+        self, refused: Refused, route: Route, request: IncomingRequest, request_id: str
     ) -> Response:
-        body = error_body(
-            status,
-            message,
-            code=code,
-            path=_path(request),
-            request_id=request_id,
-            now_ns=self._clock.now_ns(),
-        )
-        return answer(status, body)
-
-    def _refusal(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
-    ) -> Response:
-        return answer(status, Refusal(message=message, code=code))
-
-    def _problem(
-        self, status: HTTPStatus, message: str, code: str, request: IncomingRequest, request_id: str
-    ) -> Response:
-        body = problem_body(status, message, code=code, path=_path(request), request_id=request_id)
-        return answer(status, body, _PROBLEM)
+        path = request.url.path.decode("utf-8", "replace")
+        form = route.error_form
+        body = form.make(refused, Occasion(path, request_id, self._clock.now_ns()))
+        response = answer(refused.status, body, form.content_type.encode())
+        for name, value in refused.headers.items():
+            response.add_header(name, value)
+        return response
 
 
-def _path(request: IncomingRequest) -> str:
-    return request.url.path.decode("utf-8", "replace")
+def _unexpected() -> Refused:
+    return Refused(
+        HTTPStatus.INTERNAL_SERVER_ERROR,
+        "an unexpected error; the server's log has it under this request id",
+        code="internal_error",
+    )
 
 
 def _given_id(request: IncomingRequest) -> str | None:

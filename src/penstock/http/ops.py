@@ -1,28 +1,27 @@
-"""What operators look at and turn: health, figures for Prometheus, the log's level."""
+"""For operators: health, figures for Prometheus, and the level of the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from http import HTTPStatus
 
 import msgspec
 from blacksheep import Content, Response
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from penstock.broker import Broker
-from penstock.core.stats import QueueStats
 from penstock.errors import InvalidArgument, NotFound
-from penstock.http.auth import Role
+from penstock.http.auth.user import Role
 from penstock.http.body import read_body
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
+from penstock.http.openapi.operation import Answer, Operation, Parameter, form, gives
+from penstock.http.openapi.schema import TEXT, object_of
+from penstock.http.queue_figures import QueueFigures
 from penstock.logs import LEVELS, Level, level, set_level
 
 __all__ = ["Ops"]
 
 _LEVEL_NAMES: dict[str, Level] = {name.upper(): name for name in LEVELS} | {"WARN": "warning"}
-_OPENNESS = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -31,20 +30,21 @@ class _LevelChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Ops:
-    """Handlers, one a path."""
+    """One handler per path."""
 
     def __init__(self, broker: Broker, registry: CollectorRegistry) -> None:
         self._broker = broker
         self._registry = registry
 
     def routes(self) -> list[Route]:
+        admin = Role.ADMIN
         return [
-            Route("GET", "/livez", self.alive, role=None),
-            Route("GET", "/readyz", self.ready, role=None),
-            Route("GET", "/actuator/health", self.health, role=None),
-            Route("GET", "/metrics", self.metrics, Role.USER),
-            Route("GET", "/actuator/loggers", self.loggers, Role.ADMIN),
-            Route("POST", "/actuator/loggers/{name}", self.set_level, Role.ADMIN),
+            Route("GET", "/livez", self.alive, role=None, operation=_ALIVE),
+            Route("GET", "/readyz", self.ready, role=None, operation=_READY),
+            Route("GET", "/actuator/health", self.health, role=None, operation=_HEALTH),
+            Route("GET", "/metrics", self.metrics, operation=_METRICS),
+            Route("GET", "/actuator/loggers", self.loggers, admin, operation=_LOGGERS),
+            Route("POST", "/actuator/loggers/{name}", self.set_level, admin, operation=_SET_LEVEL),
         ]
 
     async def alive(self, request: IncomingRequest) -> Response:
@@ -69,7 +69,7 @@ class Ops:
         queues = await self._broker.stats()
         text = generate_latest(self._registry)
         figures = CollectorRegistry()
-        figures.register(_Figures(queues))
+        figures.register(QueueFigures(queues))
         return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
 
     async def loggers(self, request: IncomingRequest) -> Response:
@@ -95,64 +95,29 @@ def _down(problem: str) -> dict[str, object]:
     return {"status": "DOWN", "problem": problem}
 
 
-class _Figures:
-    """What the queues say of themselves, at one moment. One series a subscription."""
+_TAG = "operations"
+_STATUS = {"type": "object", "properties": {"status": {"enum": ["UP", "DOWN"]}}}
 
-    def __init__(self, queues: list[QueueStats]) -> None:
-        self._queues = queues
-
-    def collect(self) -> Iterator[Metric]:
-        messages = GaugeMetricFamily(
-            "penstock_queue_messages", "Messages that a queue holds", labels=["queue"]
-        )
-        size = GaugeMetricFamily(
-            "penstock_queue_bytes", "Bytes of the messages that a queue holds", labels=["queue"]
-        )
-        letters = GaugeMetricFamily(
-            "penstock_queue_dead_letters", "Dead letters that nobody has taken", labels=["queue"]
-        )
-        labels = ["queue", "subscription"]
-        unsettled = GaugeMetricFamily(
-            "penstock_subscription_messages",
-            "Unsettled messages of a subscription, by where they are",
-            labels=[*labels, "state"],
-        )
-        age = GaugeMetricFamily(
-            "penstock_subscription_oldest_seconds",
-            "Age of the oldest unsettled message",
-            labels=labels,
-        )
-        went = CounterMetricFamily(
-            "penstock_subscription_events",
-            "What happened to messages of a subscription",
-            labels=[*labels, "event"],
-        )
-        calls = CounterMetricFamily(
-            "penstock_callback_calls",
-            "Callbacks since the server started, by whether they were answered well",
-            labels=[*labels, "result"],
-        )
-        circuit = GaugeMetricFamily(
-            "penstock_callback_circuit_open",
-            "1 while callbacks are held back after repeated failures, 0.5 while one is tried",
-            labels=labels,
-        )
-        for queue in self._queues:
-            messages.add_metric([queue.name], queue.messages)
-            size.add_metric([queue.name], queue.bytes)
-            letters.add_metric([queue.name], queue.dead_letters)
-            for one in queue.subscriptions:
-                names = [queue.name, one.name]
-                for state in ("ready", "in_flight", "delayed", "parked", "held"):
-                    unsettled.add_metric([*names, state], getattr(one, state))
-                age.add_metric(names, one.oldest_unacked_seconds or 0)
-                for event in ("delivered", "redelivered", "acked", "nacked", "leases_expired"):
-                    went.add_metric([*names, event], getattr(one, event))
-                for event in ("expired", "dead_lettered", "replayed", "discarded", "purged"):
-                    went.add_metric([*names, event], getattr(one, event))
-                callback = one.callback
-                if callback is not None:
-                    calls.add_metric([*names, "success"], callback.calls - callback.failures)
-                    calls.add_metric([*names, "failure"], callback.failures)
-                    circuit.add_metric(names, _OPENNESS[callback.circuit])
-        yield from (messages, size, letters, unsettled, age, went, calls, circuit)
+_ALIVE = Operation("Whether the process answers", _TAG, gives(_STATUS, "It does."))
+_READY = Operation(
+    "Whether it can take requests",
+    _TAG,
+    (*gives(_STATUS, "It can."), *gives(_STATUS, "It cannot.", 503)),
+)
+_HEALTH = Operation(
+    "Health, by component",
+    _TAG,
+    (*gives(_STATUS, "Up."), *gives(_STATUS, "Down.", 503)),
+)
+_METRICS = Operation(
+    "Figures for Prometheus", _TAG, (Answer(200, "All of them.", {"text/plain": TEXT}),)
+)
+_LOGGERS = Operation("What is logged", _TAG, gives({"type": "object"}, "Levels and loggers."))
+_SET_LEVEL = Operation(
+    "Change what is logged",
+    _TAG,
+    (Answer(204, "Done."),),
+    parameters=(Parameter("name", "path", "`ROOT`.", TEXT, required=True),),
+    body=form(object_of({"configuredLevel": TEXT})),
+    errors=(InvalidArgument, NotFound),
+)

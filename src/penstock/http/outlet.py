@@ -1,8 +1,8 @@
-"""The way out for answers of many megabytes: a thread hands them to the socket, not the event loop.
+"""The way out for answers of many megabytes: a thread writes them to the socket, not the loop.
 
-To hand a megabyte to a socket takes the processor about as long as to make it. On the loop that is
-time in which everybody else waits, and a loop that is always busy is one that the system lets wait
-in its turn. So whoever makes the bytes in a thread sends them from there.
+Writing a megabyte to a socket takes about as much processor time as encoding it. On the event loop
+everybody else would wait for that, and the operating system gives a busy loop lower priority. So
+the thread that encodes the bytes sends them, too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["Outlet"]
 class Outlet:
     """Sends on the socket of a connection whose transport has nothing left to send.
 
-    It has the socket under a number of its own, so that it is valid to the end of the block, even
-    if the connection is closed meanwhile. Then `send` raises `OSError`.
+    It has its own file descriptor, which stays valid to the end of the block even if the connection
+    is closed in the meantime. Then `send` raises `OSError`.
     """
 
     def __init__(self, number: int) -> None:
@@ -42,7 +42,7 @@ class Outlet:
         self._socket.close()
 
     def send(self, chunks: Iterator[list[memoryview]]) -> bool:
-        """As much as the socket takes now; False if that is not all. For a thread.
+        """Send as much as the socket takes now; False if that is not everything. For a thread.
 
         What it did not take is kept, and goes first the next time.
         """
@@ -55,7 +55,7 @@ class Outlet:
         return True
 
     async def ready(self) -> None:
-        """Until the socket takes more, or the connection is no more. On the event loop."""
+        """Wait until the socket takes more, or the connection is lost. On the event loop."""
         loop = asyncio.get_running_loop()
         ready = loop.create_future()
         loop.add_writer(self._socket, _wake, ready)

@@ -21,7 +21,7 @@ logger = structlog.get_logger("penstock.http")
 
 
 class _Line(msgspec.Struct):
-    """As structlog writes it."""
+    """The fields that structlog would write."""
 
     request_id: str
     method: str
@@ -35,10 +35,10 @@ class _Line(msgspec.Struct):
 
 
 class RequestLog:
-    """Writes a line a request, on stderr.
+    """Writes one line per request to stderr.
 
-    A line of JSON goes a short way of its own, for a request takes no longer than structlog does.
-    Lines of a few milliseconds are written together. `flush` writes those that still wait.
+    Lines of JSON bypass structlog, which takes as long as the request itself. Those of a few
+    milliseconds are written together. `flush` writes those that still wait.
     """
 
     def __init__(self, form: Literal["json", "console"]) -> None:

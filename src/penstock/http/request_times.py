@@ -17,7 +17,7 @@ _LABELS = ("method", "path", "status")
 
 
 class Times:
-    """One histogram. The library's own takes a lock for each of its numbers."""
+    """A histogram. The library's own takes a lock for each of its numbers."""
 
     __slots__ = ("_counts", "_seconds")
 
@@ -30,7 +30,7 @@ class Times:
         self._seconds += seconds
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
-        """How many took at most so long, for each bound; and what all took together."""
+        """For each bound, how many took at most that long; and how long all took together."""
         found: list[tuple[str, float]] = []
         below = 0
         for bound, count in zip(_BOUNDS, self._counts, strict=True):
@@ -40,7 +40,7 @@ class Times:
 
 
 class RequestTimes:
-    """A collector with a histogram for each route and status; never for what a client makes up."""
+    """A collector with a histogram for each route and status, never for a path that was made up."""
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, str, str], Times] = {}

@@ -1,20 +1,22 @@
-"""``/admin/subscribers``: who may use the queues, beside the two users of the settings."""
+"""``/admin/subscribers``: LightQ's name for users, besides the two that the settings name."""
 
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from blacksheep import Response
 
-from penstock.errors import InvalidArgument, UserExists
+from penstock.errors import InvalidArgument, InvalidName, StorageFailed, UserExists, UserNotFound
 from penstock.http.api.forms import Form, Password, read_form
 from penstock.http.api.topics import Topics
+from penstock.http.auth.user import Role, User
+from penstock.http.auth.users import Users
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.user import Role, User
-from penstock.http.users import Users
+from penstock.http.openapi.operation import Answer, Operation, Parameter, form, gives
+from penstock.http.openapi.schema import NAME, NUMBER, TEXT, array_of, object_of
 
 __all__ = ["Subscribers"]
 
@@ -43,7 +45,7 @@ T = TypeVar("T")
 
 
 class Subscribers:
-    """Handlers, one a method and path."""
+    """One handler per method and path."""
 
     def __init__(self, users: Users, topics: Topics) -> None:
         self._users = users
@@ -51,11 +53,12 @@ class Subscribers:
 
     def routes(self) -> list[Route]:
         path = "/admin/subscribers"
+        admin = Role.ADMIN
         return [
-            Route("POST", path, self.add, Role.ADMIN),
-            Route("GET", path, self.list, Role.ADMIN),
-            Route("PATCH", f"{path}/{{username}}", self.alter, Role.ADMIN),
-            Route("DELETE", f"{path}/{{username}}", self.remove, Role.ADMIN),
+            Route("POST", path, self.add, admin, operation=_ADD),
+            Route("GET", path, self.list, admin, operation=_LIST),
+            Route("PATCH", f"{path}/{{username}}", self.alter, admin, operation=_ALTER),
+            Route("DELETE", f"{path}/{{username}}", self.remove, admin, operation=_REMOVE),
         ]
 
     async def add(self, request: IncomingRequest) -> Response:
@@ -101,3 +104,51 @@ def _subscriber(user: User) -> dict[str, object]:
         "role": user.role.name,
         "rateLimit": user.requests_per_second,
     }
+
+
+_SUBSCRIBER = {
+    "username": NAME,
+    "role": {"enum": ["USER", "ADMIN"]},
+    "rateLimit": NUMBER,
+}
+_NEW_SUBSCRIBER: dict[str, Any] = {
+    "type": "object",
+    "properties": {**_SUBSCRIBER, "password": {"type": "string", "minLength": 1}},
+    "required": ["username", "password"],
+    "additionalProperties": False,
+}
+_SUBSCRIBER_CHANGES = {
+    "type": "object",
+    "properties": {
+        name: schema for name, schema in _NEW_SUBSCRIBER["properties"].items() if name != "username"
+    },
+    "additionalProperties": False,
+}
+_USERNAME = Parameter("username", "path", "The user's name.", TEXT, required=True)
+_ERRORS = (InvalidArgument, InvalidName, StorageFailed)
+_TAG = "subscribers"
+
+_ADD = Operation(
+    "Add a user",
+    _TAG,
+    gives(object_of(_SUBSCRIBER), "The user.", 201),
+    body=form(_NEW_SUBSCRIBER),
+    errors=_ERRORS,
+)
+_LIST = Operation("List the users that were added", _TAG, gives(array_of(_SUBSCRIBER), "All."))
+_ALTER = Operation(
+    "Change a user's password, role or limit",
+    _TAG,
+    gives(object_of(_SUBSCRIBER), "The user."),
+    parameters=(_USERNAME,),
+    body=form(_SUBSCRIBER_CHANGES),
+    errors=(*_ERRORS, UserNotFound),
+    about="What is left out stays. Another password voids the tokens given for the old one.",
+)
+_REMOVE = Operation(
+    "Remove a user, who can no longer log in",
+    _TAG,
+    (Answer(204, "Done."),),
+    parameters=(_USERNAME,),
+    errors=(*_ERRORS, UserNotFound),
+)

@@ -1,4 +1,4 @@
-"""Ingest: publish typed messages of many tenants, and have batches of them handled.
+"""Ingest: publish typed messages for many tenants, and handle them in batches.
 
 ::
 

@@ -14,16 +14,16 @@ __all__ = ["Codec", "IngestMessage", "TenantMessage"]
 
 
 class TenantMessage(Protocol):
-    """Anything that msgspec can encode, and that says whose it is."""
+    """Anything that msgspec can encode, and that names its tenant."""
 
     @property
     def tenant_code(self) -> str: ...
 
 
 class IngestMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A file that waits to be taken in.
+    """A file that is waiting to be ingested.
 
-    `file_path` is where it lies, `tenant_code` whose it is, `received_at` when it came (aware).
+    `file_path` is where it is, `tenant_code` whose it is, `received_at` when it came (aware).
     """
 
     file_path: str
@@ -35,24 +35,24 @@ class IngestMessage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             raise InvalidArgument("received_at has no time zone: pass an aware datetime")
 
     def to_map(self) -> dict[str, str]:
-        """Texts only, by the names that other programs know: filePath, tenantCode, receivedAt."""
+        """As strings, by the names that other programs use: filePath, tenantCode, receivedAt."""
         as_texts: dict[str, str] = msgspec.to_builtins(self)
         return as_texts
 
     @classmethod
     def from_map(cls, texts: Mapping[str, str]) -> Self:
-        """The other way round. Raises `InvalidArgument` when something is missing or no time."""
+        """The inverse of `to_map`. Raises `InvalidArgument` for a missing or malformed field."""
         try:
             return msgspec.convert(dict(texts), cls)
         except msgspec.ValidationError as exc:
-            raise InvalidArgument(f"that is no {cls.__name__}: {exc}") from exc
+            raise InvalidArgument(f"that is not an {cls.__name__}: {exc}") from exc
 
 
 M = TypeVar("M", bound=TenantMessage)
 
 
 class Codec(Generic[M]):
-    """Messages of one kind as bodies: JSON."""
+    """Encodes messages of one type as bodies, in JSON."""
 
     def __init__(self, kind: type[M]) -> None:
         self.kind = kind
@@ -70,5 +70,5 @@ class Codec(Generic[M]):
         try:
             message: M = self._decoder.decode(body)
         except msgspec.DecodeError as exc:
-            raise InvalidArgument(f"the body is no {self.kind.__name__}: {exc}") from exc
+            raise InvalidArgument(f"the body is not a valid {self.kind.__name__}: {exc}") from exc
         return message

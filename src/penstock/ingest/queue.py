@@ -1,7 +1,7 @@
-"""The ingest queue: a queue of the broker for each tenant, and batches of one tenant at a time.
+"""The ingest queue: one queue of the broker per tenant, handled in batches of one tenant at a time.
 
-What a handler has finished is acked; what it failed at comes again, in this process or in another
-one. A message that fails `max_deliveries` times becomes a dead letter, with the last error.
+What a handler has finished is acked; what it failed on is delivered again, in this process or in
+another. A message that fails `max_deliveries` times becomes a dead letter, with the last error.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=TenantMessage)
 
 Handler = Callable[[Sequence[M]], Awaitable[None] | None]
-"""A coroutine function, or a plain one, which is called in a thread. It must be safe to retry."""
+"""A coroutine function; or a plain one, which is called in a thread. It must be safe to retry."""
 
 _JSON = "application/json"
 
 
 class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How messages are kept and come again.
+    """How messages are stored, and when they are delivered again.
 
-    - `prefix`: of the queues' names; a tenant's queue is ``<prefix>-<tenant>``.
-    - `lease_seconds`: how soon messages come again when this process dies. They are kept for as
-      long as the handler runs.
-    - `max_deliveries`: after that many failures a message is a dead letter; None is never.
-    - `backoff`: before a batch that failed comes again.
+    - `prefix`: how the names of queues begin; a tenant's queue is ``<prefix>-<tenant>``.
+    - `lease_seconds`: how soon messages are delivered again when this process dies. Leases are
+      extended for as long as the handler runs.
+    - `max_deliveries`: after this many failures a message becomes a dead letter; None is never.
+    - `backoff`: the delay before a batch that failed is delivered again.
     """
 
     prefix: str = "ingest"
@@ -72,7 +72,7 @@ class _Deadline:
 
 
 class IngestQueue(Generic[M]):
-    """Publish and consume. Any number of processes may share one, where the store allows it."""
+    """Publishes and consumes. Any number of processes may share one, if the store allows it."""
 
     def __init__(
         self, broker: Broker, kind: type[M], settings: IngestSettings | None = None
@@ -83,11 +83,11 @@ class IngestQueue(Generic[M]):
         self._tenants: dict[str, None] = {}  # those with a queue, in the order of their turns
 
     async def publish(self, message: M) -> None:
-        """Returns once the message is stored, whatever consumers do. Makes the tenant's queue."""
+        """Returns once the message is stored. Creates the tenant's queue if there is none."""
         await self.publish_many([message])
 
     async def publish_many(self, messages: Sequence[M]) -> None:
-        """Each tenant's share is stored as a whole or not at all."""
+        """The messages of each tenant are stored all or not at all."""
         by_tenant: dict[str, list[NewMessage | bytes]] = {}
         for message in messages:
             new = NewMessage(body=self._codec.encode(message), content_type=_JSON)
@@ -102,10 +102,10 @@ class IngestQueue(Generic[M]):
     async def consume(
         self, batch_size: int, handler: Handler[M], *, wait_seconds: float = 2.0
     ) -> int:
-        """Have one batch handled: of the tenant whose turn it is among those that have messages.
+        """Handle one batch, of the tenant whose turn it is among those that have messages.
 
-        Returns how many messages that were; 0 if none came in time. An error of the handler is
-        logged, and the batch comes again.
+        Returns how many messages were handled; 0 if none came in time, or if the handler failed.
+        Its error is logged, and the batch is delivered again.
         """
         check_whole("batch_size", batch_size, 1)
         until = _Deadline(wait_seconds)
@@ -116,7 +116,7 @@ class IngestQueue(Generic[M]):
     async def consume_for_tenant(
         self, tenant: str, batch_size: int, handler: Handler[M], *, wait_seconds: float = 2.0
     ) -> int:
-        """As `consume`, of one tenant."""
+        """Like `consume`, for one tenant."""
         check_whole("batch_size", batch_size, 1)
         if tenant not in self._tenants:
             await self._prepare(tenant)
@@ -126,7 +126,7 @@ class IngestQueue(Generic[M]):
         return await self._handle(deliveries, handler)
 
     async def pending_count(self, tenant: str) -> int:
-        """Messages that are not finished: waiting, being handled, or to come again."""
+        """How many messages are not finished: waiting, being handled, or to be delivered again."""
         try:
             stats = await self._broker.queue_stats(self._queue_of(tenant))
         except QueueNotFound:
@@ -137,7 +137,7 @@ class IngestQueue(Generic[M]):
         return 0
 
     async def tenants(self) -> list[str]:
-        """Those that have a queue, also of other processes."""
+        """The tenants that have a queue, whichever process created it."""
         prefix = f"{self._settings.prefix}-"
         names = [stats.name for stats in await self._broker.stats()]
         return [
@@ -152,7 +152,7 @@ class IngestQueue(Generic[M]):
         return check_name(f"{self._settings.prefix}-{tenant}", "tenant's queue")
 
     async def _prepare(self, tenant: str) -> None:
-        """Have the tenant's queue, with these settings. Others may do so at the same time."""
+        """Create the tenant's queue if there is none, and apply the settings to it."""
         queue = self._queue_of(tenant)
         with suppress(QueueExists):
             await self._broker.create_queue(queue)
@@ -166,7 +166,7 @@ class IngestQueue(Generic[M]):
         self._tenants[tenant] = None
 
     async def _next_batch(self, batch_size: int) -> list[Delivery]:
-        """Of the first tenant that has something; it goes to the end of the line."""
+        """A batch of the first tenant that has messages, who then goes to the end of the line."""
         for tenant in list(self._tenants):
             deliveries = await self._receive(tenant, batch_size)
             if deliveries:
@@ -188,7 +188,7 @@ class IngestQueue(Generic[M]):
             return []
 
     async def _wait(self, tenants: Sequence[str], seconds: float) -> None:
-        """For news of any of them."""
+        """Wait for news of any of the tenants."""
         if not tenants:
             await asyncio.sleep(seconds)
             return
@@ -223,7 +223,9 @@ class IngestQueue(Generic[M]):
         try:
             await _call(handler, batch)
         except Exception as exc:
-            logger.exception("the handler failed; %d messages of %s come again", len(good), queue)
+            logger.exception(
+                "the handler failed; %d messages of %s will be delivered again", len(good), queue
+            )
             reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
             await self._broker.nack(queue, good, reason=reason)
             return 0
@@ -249,7 +251,7 @@ async def _call(handler: Handler[M], batch: Sequence[M]) -> None:
         await handler(batch)
         return
     found = await asyncio.to_thread(handler, batch)
-    if inspect.isawaitable(found):  # of an object whose call is a coroutine
+    if inspect.isawaitable(found):  # from an object with an asynchronous __call__
         await found
 
 
@@ -259,10 +261,10 @@ async def open(
     url: str = "wal:./data",
     settings: IngestSettings | None = None,
 ) -> AsyncIterator[IngestQueue[M]]:
-    """An ingest queue for messages of one kind, for as long as the block runs.
+    """An ingest queue for messages of one type, for as long as the block runs.
 
-    ``url`` names the store, and is all that tells one backend from another: ``wal:<directory>``,
-    which one process at a time has open, or ``redis://...``, which any number share.
+    ``url`` names the store, and is all that differs between backends: ``wal:<directory>``, which
+    one process at a time can open, or ``redis://...``, which any number can share.
     """
     async with Broker(await open_store(url)) as broker:
         yield IngestQueue(broker, kind, settings)

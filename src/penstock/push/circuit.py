@@ -1,4 +1,4 @@
-"""A circuit: after repeated failures nothing is called for a while, then one call is tried."""
+"""A circuit breaker: after repeated failures no call is made for a while, then one is tried."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Circuit"]
 
 
 class Circuit:
-    """Opens at ``threshold`` failures in a row, for a time that doubles with each failed try.
+    """Opens after ``threshold`` failures in a row, for a time that doubles with each failed try.
 
     Times are those of one monotonic clock, in seconds.
     """
@@ -36,7 +36,7 @@ class Circuit:
     def failed(self, now: float) -> None:
         self.failures += 1
         if self.failures >= self._threshold and self.state(now) != "open":
-            # Calls that were under way when it opened say nothing new.
+            # While it is open, the calls that were already under way tell nothing new.
             seconds = self._first_seconds * 2.0 ** min(self._openings, 30)
             self._openings += 1
             self.open_until = now + min(seconds, self._most_seconds)

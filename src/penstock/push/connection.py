@@ -1,7 +1,7 @@
-"""One connection to an endpoint: a request is written, and as much of the answer read as counts.
+"""One connection to an endpoint: a request is sent, and as much of the answer read as matters.
 
-Written for callbacks alone, because a general client costs several times as much for each call as
-all the rest of a callback together.
+Written for callbacks alone: a general HTTP client takes several times as long for each call as
+everything else that a callback does.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ import httptools
 
 __all__ = ["MAX_ANSWER_BYTES", "Answer", "CallFailed", "Connection"]
 
-# No more of a body than this is read, and no more of all that is around it.
+# No more of a body is read than this.
 MAX_ANSWER_BYTES = 4096
+# Nor of the head, or of anything else that is not the body.
 _MAX_HEAD_BYTES = 64 * 1024
 _INFORMATIONAL = range(100, 200)
 
 
 class CallFailed(Exception):
-    """There was no answer. The text says why, for people."""
+    """There was no answer. The text says why."""
 
 
 class Answer(NamedTuple):
@@ -41,17 +42,17 @@ class Answer(NamedTuple):
 class Connection(asyncio.Protocol):
     """Sends one request at a time.
 
-    Once the status is known it counts, whatever becomes of the rest: a body that drips, breaks off
-    or is too long ends the connection, not the call.
+    Once the status is known it counts, whatever happens to the rest: a body that trickles in,
+    breaks off or is too long ends the connection, but does not fail the call.
     """
 
     def __init__(self, on_free: Callable[[Connection], None]) -> None:
-        """``on_free`` is told when another request may be sent."""
+        """``on_free`` is called when another request may be sent."""
         self._on_free = on_free
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Answer] | None = None
-        self.has_answered = False  # at all: if not, it may have been closed while it was idle
+        self.has_answered = False  # if not at all, it may have been closed while it was idle
         self.timed_out = False
         self.is_open = False
         self.idle_since = 0.0
@@ -68,9 +69,10 @@ class Connection(asyncio.Protocol):
     def send(
         self, request: bytes, endpoint_seconds: float, left_seconds: float
     ) -> asyncio.Future[Answer]:
-        """The request leaves at once. The answer is for `wait`.
+        """Send the request at once. The future is to be passed to `wait`.
 
-        It fails with `CallFailed` when ``left_seconds`` of the endpoint's time are over.
+        It fails with `CallFailed` after ``left_seconds``, which is what is left of
+        ``endpoint_seconds``, the endpoint's whole time.
         """
         assert self._answer is None
         self._reset()
@@ -86,7 +88,7 @@ class Connection(asyncio.Protocol):
         try:
             return await answer
         finally:
-            # Somebody else may have sent the next request meanwhile.
+            # Somebody else may have sent the next request in the meantime.
             if self._answer is answer:
                 self._timer.cancel()
                 self._answer = None
@@ -96,7 +98,7 @@ class Connection(asyncio.Protocol):
         self.is_open = False
         self._transport.abort()
 
-    # What the loop tells.
+    # Called by the event loop.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -114,7 +116,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError as exc:
             self._fail(f"the answer is not HTTP: {exc}")
         if self._answer is not None:
-            # A head that never ends is gathered by the parser, and so is what follows a body.
+            # The parser would buffer a head that never ends, and whatever follows a body.
             self._bytes += len(data)
             if self._bytes > _MAX_HEAD_BYTES:
                 self._fail("the head of the answer is too long")
@@ -127,11 +129,11 @@ class Connection(asyncio.Protocol):
         self.timed_out = True
         self._fail(f"no answer within {endpoint_seconds:g} seconds")
 
-    # What the parser tells.
+    # Called by the parser.
 
     def on_message_begin(self) -> None:
         if self._answer is None:
-            self.close()  # a second answer for one request: the next one would get it
+            self.close()  # a second answer to one request, which the next one would be given
 
     def on_status(self, reason: bytes) -> None:
         self._reason += reason

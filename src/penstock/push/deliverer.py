@@ -1,8 +1,8 @@
 """Mode ``deliver``: the messages of one subscription are posted, and a 2xx answer is the ack.
 
-One task fetches, in batches, ahead of the calls. As many others as there may be calls at once take
-from what was fetched, and end when there is nothing. So an idle subscription is one sleeping task,
-and a busy one has no task for each message.
+One task fetches in batches, ahead of the calls. Others, as many as there may be calls at once, take
+from what was fetched, and end when nothing is left. So an idle subscription costs one sleeping
+task, and a busy one does not cost a task per message.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.leases import Leases
-from penstock.push.means import CALLING, Means
 from penstock.push.record import Record, failure_text
 from penstock.push.request import Requests
+from penstock.push.resources import CALLING, Resources
 from penstock.push.retry_after import retry_after_seconds
 from penstock.push.settler import Settler
 from penstock.push.transport import Answer, Begun, CallFailed, Endpoint
@@ -44,24 +44,24 @@ class _Call(NamedTuple):
 class Deliverer:
     """Calls for one subscription until it is closed."""
 
-    def __init__(self, target: CallbackTarget, means: Means, lease_seconds: float) -> None:
-        self._broker = means.broker
-        self._transport = means.transport
-        self._slots = means.slots
-        self._clock = means.clock
-        self._spawn = means.spawn
-        self._record = Record(means.clock)
+    def __init__(self, target: CallbackTarget, resources: Resources, lease_seconds: float) -> None:
+        self._broker = resources.broker
+        self._transport = resources.transport
+        self._slots = resources.slots
+        self._clock = resources.clock
+        self._spawn = resources.spawn
+        self._record = Record(resources.clock)
         self._loop = asyncio.get_running_loop()
         names = target.queue, target.subscription
-        self._settler = Settler(means.broker, *names, means.spawn)
-        self._leases = Leases(means.broker, *names, lease_seconds, means.spawn)
+        self._settler = Settler(resources.broker, *names, resources.spawn)
+        self._leases = Leases(resources.broker, *names, lease_seconds, resources.spawn)
         self._buffer: deque[Delivery] = deque()
         self._calls = 0
         self._not_before = 0.0
         self._wanted = asyncio.Event()
         self._is_closed = False
         self.update(target)
-        self._fetcher = means.spawn(self._fetch())
+        self._fetcher = resources.spawn(self._fetch())
 
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""
@@ -76,11 +76,11 @@ class Deliverer:
         return self._record.state(self._loop.time(), self._not_before)
 
     def stop(self) -> None:
-        """Fetch nothing more. What was fetched is still called."""
+        """Fetch no more. What was fetched is still delivered."""
         self._fetcher.cancel()
 
     def close(self) -> None:
-        """What was fetched and not called is given back."""
+        """Give back what was fetched and not delivered."""
         self.stop()
         self._is_closed = True
         self._give_back()
@@ -95,14 +95,14 @@ class Deliverer:
 
     @property
     def _limit(self) -> int:
-        """Calls at once: half as many with every failure in a row, one while it is in doubt."""
+        """How many calls at once: halved by every failure in a row, down to one."""
         concurrency = self.target.callback.concurrency
         failures = self._record.circuit.failures
         return max(1, concurrency >> failures) if failures else concurrency
 
     @property
     def _room(self) -> int:
-        """How many to fetch now: ahead of the calls where all goes well."""
+        """How many to fetch now: ahead of the calls, while all goes well."""
         if self.target.paused:
             return 0
         limit = self._limit
@@ -152,7 +152,7 @@ class Deliverer:
                 self.pump()
 
     def _pause_seconds(self) -> float:
-        """Until the next call may be made: an open circuit, or an endpoint that asked for it."""
+        """Until the next call may be made: the circuit is open, or the endpoint asked to wait."""
         until = max(self._not_before, self._record.circuit.open_until or 0.0)
         return until - self._loop.time()
 
@@ -174,7 +174,7 @@ class Deliverer:
         return True
 
     def _give_back(self) -> None:
-        """Of what was fetched ahead nothing is called now: it waits in the queue, not here."""
+        """Give back what was fetched ahead: it is to wait in the queue, not here."""
         if self._buffer:
             deliveries = list(self._buffer)
             self._buffer.clear()
@@ -183,7 +183,7 @@ class Deliverer:
             self._settler.give_back(deliveries)
 
     def _begin(self) -> _Call:
-        """The next one. Its request leaves now if it can, not when its task gets its turn."""
+        """Begin the next call. Its request is sent now if it can be, not when its task runs."""
         delivery = self._buffer.popleft()
         if not self._wanted.is_set() and self._room > 0:
             self._wanted.set()
@@ -232,7 +232,7 @@ class Deliverer:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Nothing is called from this moment on, and when it is written nothing is delivered."""
+        """Make no more calls from this moment on; once it is stored, nothing is delivered."""
         logger.warning("a callback is gone: its subscription is paused", **self._who)
         self.target = msgspec.structs.replace(self.target, paused=True)
         self._give_back()

@@ -1,4 +1,4 @@
-"""The dispatcher: whoever has a callback is called, for as long as it is there."""
+"""The dispatcher: runs a caller for every subscription that has a callback."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.errors import PenstockError, StorageClosed
 from penstock.push.deliverer import Deliverer
 from penstock.push.guard import Guard, Network
-from penstock.push.means import CALLING, WRITING, Means
 from penstock.push.notifier import Notifier
 from penstock.push.resolver import Resolve
+from penstock.push.resources import CALLING, WRITING, Resources
 from penstock.push.slots import Slots
 from penstock.push.transport import Transport
 
@@ -36,8 +36,8 @@ class Dispatcher:
 
     - ``allowed``: networks that may be called although they are not public.
     - ``workers``: calls under way at once, over all subscriptions.
-    - ``lease_seconds``: how soon a message comes again whose server died while it was called.
-    - ``refresh_seconds``: how often to look for definitions that other servers made; without it
+    - ``lease_seconds``: how soon a message is delivered again when its server died during the call.
+    - ``refresh_seconds``: how often to look for definitions that other servers made; without it,
       only those made through this broker are seen.
     """
 
@@ -65,10 +65,10 @@ class Dispatcher:
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
         self._follower: asyncio.Task[None] | None = None
-        self._means: Means | None = None
+        self._resources: Resources | None = None
 
     async def start(self) -> None:
-        self._means = Means(
+        self._resources = Resources(
             broker=self._broker,
             transport=Transport(self._guard, tls=self._tls, resolve=self._resolve),
             slots=self._slots,
@@ -81,7 +81,7 @@ class Dispatcher:
     async def close(self, grace_seconds: float = 5.0) -> None:
         """Calls under way have ``grace_seconds`` to be answered, and acks are written. Idempotent.
 
-        What was not answered by then is called again after the next start.
+        What was not answered by then is delivered again after the next start.
         """
         if self._follower is None:
             return
@@ -97,11 +97,11 @@ class Dispatcher:
         for caller in self._callers.values():
             caller.close()
         await self._end_tasks()
-        if self._means is not None:
-            await self._means.transport.close()
+        if self._resources is not None:
+            await self._resources.transport.close()
 
     async def _end_tasks(self) -> None:
-        """Those that write what was answered come to their end; the others are cancelled."""
+        """Those that settle what was answered run to their end; the others are cancelled."""
         for task in self._tasks:
             if task.get_name() != WRITING:
                 task.cancel()
@@ -138,7 +138,7 @@ class Dispatcher:
         wanted = {
             (target.queue, target.subscription): target
             for target in targets
-            # A deliverer gets nothing anyway, and goes on with the calls under way.
+            # A paused deliverer receives nothing anyway, and finishes the calls under way.
             if not (target.paused and target.callback.mode == "notify")
         }
         for key, caller in list(self._callers.items()):
@@ -153,10 +153,10 @@ class Dispatcher:
                 self._callers[key] = self._caller(target)
 
     def _caller(self, target: CallbackTarget) -> Caller:
-        assert self._means is not None
+        assert self._resources is not None
         if target.callback.mode == "notify":
-            return Notifier(target, self._means)
-        return Deliverer(target, self._means, self._lease_seconds)
+            return Notifier(target, self._resources)
+        return Deliverer(target, self._resources, self._lease_seconds)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str = "") -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work, name=name or None)

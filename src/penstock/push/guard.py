@@ -1,9 +1,9 @@
 """Which addresses may be called.
 
 A callback's URL comes from a user, and the server can reach what that user cannot: itself, its
-neighbours, the cloud's metadata. So an address is judged where nothing can change any more, when a
-socket for it is made (`Guard.make_socket`). Names, odd spellings of numbers and DNS answers that
-differ from one moment to the next have all become a plain address by then.
+neighbours, the cloud's metadata. So an address is checked where nothing can change any more: when
+a socket is made for it (`Guard.make_socket`). By then, names, odd spellings of numbers and DNS
+answers that differ from one moment to the next have all become a plain address.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _FORBIDDEN_V6 = tuple(
         ),
     )
 )
-# They lead to the IPv4 address that is within.
+# These lead to the IPv4 address inside them.
 _MAPPED = IPv6Network("::ffff:0:0/96")
 _NAT64 = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
@@ -85,7 +85,7 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 
 class Guard:
-    """Refuses all that is not public, but for what is ``allowed``."""
+    """Refuses every address that is not public, except those that are ``allowed``."""
 
     def __init__(self, allowed: Iterable[Network] = ()) -> None:
         self._allowed = tuple(allowed)
@@ -118,7 +118,7 @@ class Guard:
 
 
 def _target(address: Address) -> Address:
-    """Where packets end up: the IPv4 address within, if there is one."""
+    """Where packets end up: the IPv4 address inside, if there is one."""
     if isinstance(address, IPv4Address):
         return address
     number = int(address)

@@ -1,6 +1,6 @@
-"""Leases that are held for calls: they are short, and extended for as long as it takes.
+"""Leases held during calls: short ones, extended for as long as the call takes.
 
-So a message whose server died comes again soon, however patient its callback is.
+So when a server dies its messages are delivered again soon, however long a callback may take.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError
-from penstock.push.means import Spawn
+from penstock.push.resources import Spawn
 
 __all__ = ["Leases"]
 
@@ -20,7 +20,7 @@ logger = structlog.get_logger("penstock.push")
 
 
 class Leases:
-    """Extends what is held. With nothing held there is no timer."""
+    """Extends the leases that are held. While none is, there is no timer."""
 
     def __init__(
         self, broker: Broker, queue: str, subscription: str, seconds: float, spawn: Spawn
@@ -30,7 +30,9 @@ class Leases:
         self._subscription = subscription
         self.seconds = seconds
         self._spawn = spawn
-        self._held: dict[int, tuple[Delivery, float]] = {}  # by index: and extended when
+        self._held: dict[
+            int, tuple[Delivery, float]
+        ] = {}  # by index, with the time it was last extended
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:

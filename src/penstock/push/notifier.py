@@ -9,17 +9,18 @@ import structlog
 
 from penstock.core.callback import CallbackState, CallbackTarget, News
 from penstock.errors import NotFound, PenstockError, StorageClosed
-from penstock.push.means import Means
 from penstock.push.record import Record
 from penstock.push.request import Requests
+from penstock.push.resources import Resources
 from penstock.push.transport import CallFailed, Endpoint
 
 __all__ = ["Notifier"]
 
 logger = structlog.get_logger("penstock.push")
 
-# A burst is one call: the first message waits this long for others, and so do calls for calls.
+# A burst of messages is one call: the first one waits this long for others.
 _LINGER_SECONDS = 0.005
+# Between two calls, for the same reason.
 _GAP_SECONDS = 0.1
 _WAIT_SECONDS = 3600.0
 _TROUBLE_SECONDS = 5.0
@@ -27,18 +28,18 @@ _AT_ONCE = 1e-6
 
 
 class Notifier:
-    """Tells one subscriber, until it is closed. What it answers is of no consequence."""
+    """Notifies one subscriber until it is closed. Whatever it answers, it has been told."""
 
-    def __init__(self, target: CallbackTarget, means: Means) -> None:
-        self._broker = means.broker
-        self._transport = means.transport
-        self._slots = means.slots
-        self._clock = means.clock
-        self._record = Record(means.clock)
+    def __init__(self, target: CallbackTarget, resources: Resources) -> None:
+        self._broker = resources.broker
+        self._transport = resources.transport
+        self._slots = resources.slots
+        self._clock = resources.clock
+        self._record = Record(resources.clock)
         self._loop = asyncio.get_running_loop()
         self._slot = asyncio.Event()
         self.update(target)
-        self._task = means.spawn(self._run())
+        self._task = resources.spawn(self._run())
 
     def update(self, target: CallbackTarget) -> None:
         """From the next call on."""

@@ -1,4 +1,4 @@
-"""How the calls of one subscription have gone, for those who look."""
+"""The record of one subscription's calls, as its stats show it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.push.transport import Answer
 
 __all__ = ["Record", "failure_text"]
 
-# Of what an endpoint said, as much as helps to see why.
+# How much of an endpoint's answer to keep: enough to see what went wrong.
 _EXCERPT_CHARACTERS = 500
 _SPACE = re.compile(r"[\x00-\x20\x7f-\x9f]+")
 
 
 def failure_text(answer: Answer) -> str:
-    """Status and the beginning of the body: the reason that a dead letter has."""
+    """The status and the beginning of the body, to be the reason of a nack."""
     text = _SPACE.sub(" ", f"{answer.status} {answer.reason}").strip()
     if 300 <= answer.status < 400:
         text += f", to {(answer.location or 'nowhere')[:200]!r}: redirects are not followed"
@@ -27,7 +27,7 @@ def failure_text(answer: Answer) -> str:
 
 
 class Record:
-    """Counts calls, and has the circuit."""
+    """Counts calls, and holds the circuit breaker."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -53,14 +53,14 @@ class Record:
         self.circuit.failed(now)
 
     def put_off(self, reason: str, status: int | None) -> None:
-        """It is alive, and has said when it wants to hear from us."""
+        """The endpoint is alive, and has said when to call again."""
         self._calls += 1
         self._failures += 1
         self._last_status = status
         self._last_error = reason
 
     def state(self, now: float, not_before: float) -> CallbackState:
-        """`not_before` is what else puts the next call off; both on the loop's clock."""
+        """``not_before`` is when the endpoint asked to be called; both are on the loop's clock."""
         circuit = self.circuit
         next_call = max(circuit.open_until or 0.0, not_before)
         now_ns = self._clock.now_ns()

@@ -1,4 +1,4 @@
-"""What a call says: the headers beside a message, and the text of a notice."""
+"""What a call carries: the headers that go with a message, and the body of a notice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Requests:
-    """Puts the calls of one subscription together."""
+    """Builds the requests of one subscription's calls."""
 
     def __init__(self, target: CallbackTarget) -> None:
         self._target = target
@@ -46,7 +46,7 @@ class Requests:
             self._always["ce-source"] = f"/queues/{target.queue}"
 
     def delivery_headers(self, delivery: Delivery, now_ns: int) -> dict[str, str]:
-        """The id is the message's own, so it stays the same whenever the message comes again."""
+        """The id is the message's own, so it is the same each time the message is delivered."""
         envelope = delivery.envelope
         id = delivery.id
         content_type = envelope.content_type

@@ -1,4 +1,4 @@
-"""Names to addresses. What comes of it is judged when a socket for an address is made."""
+"""Host names to addresses. Each address is checked later, when a socket is made for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["Resolve", "Resolver"]
 
-# Look-ups under way: a name server that hangs must not hold up the threads that others need.
+# Look-ups at once. A name server that hangs must not use up the threads that others need.
 _LOOKUPS = 64
 
 AddressInfo = tuple[Any, ...]
@@ -21,9 +21,9 @@ Resolve = Callable[[str, int], Awaitable[list[AddressInfo]]]
 
 
 class Resolver:
-    """Asks the system, on threads of its own: for each name one at a time, whoever wants it.
+    """Asks the system, on threads of its own, with at most one look-up per name at a time.
 
-    So a name whose look-up hangs takes one thread, and not those that other names need.
+    So a name whose look-up hangs ties up one thread, and leaves the rest to other names.
     """
 
     def __init__(self) -> None:
@@ -49,13 +49,13 @@ class Resolver:
             )
             self._asked[host, port] = asked
             asked.add_done_callback(lambda done: self._end(host, port, done))
-        # One of those who wait may give up without taking it from the others.
+        # A waiter that gives up must not cancel the look-up for the others.
         return await asyncio.shield(asked)
 
     def _end(self, host: str, port: int, done: asyncio.Future[list[AddressInfo]]) -> None:
         del self._asked[host, port]
         if not done.cancelled():
-            done.exception()  # looked at, in case that nobody waits any more
+            done.exception()  # retrieved, in case nobody is waiting any more
 
     def close(self) -> None:
         if self._threads is not None:

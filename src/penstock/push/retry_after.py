@@ -11,7 +11,7 @@ MAX_SECONDS = 3600.0
 
 
 def retry_after_seconds(text: str | None, now_seconds: float) -> float | None:
-    """From 0 to an hour; None if it is absent or makes no sense."""
+    """From 0 seconds to an hour; None if it is absent or makes no sense."""
     if text is None:
         return None
     text = text.strip()

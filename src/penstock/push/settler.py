@@ -1,4 +1,4 @@
-"""Acks and nacks of one subscription, gathered while the ones before are written."""
+"""Acks and nacks of one subscription, gathered while the previous ones are being written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.core.message import Delivery
 from penstock.errors import InvalidReceipt, NotFound, PenstockError
-from penstock.push.means import WRITING, Spawn
+from penstock.push.resources import WRITING, Spawn
 from penstock.storage.base import Ack, GiveBack, Nack, Settlement
 
 __all__ = ["Settler"]
@@ -20,7 +20,7 @@ logger = structlog.get_logger("penstock.push")
 
 
 class Settler:
-    """What fails to be written comes again when its lease ends: at least once."""
+    """Settles without being awaited. What cannot be written is delivered again: at least once."""
 
     def __init__(self, broker: Broker, queue: str, subscription: str, spawn: Spawn) -> None:
         self._broker = broker
@@ -41,7 +41,7 @@ class Settler:
         self._start()
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
-        """They were not answered, and this delivery does not count."""
+        """No endpoint has answered for these, and the delivery does not count."""
         self._unbegun += deliveries
         self._start()
 
@@ -65,7 +65,7 @@ class Settler:
         try:
             await self._broker.settle(self._queue, settlements, self._subscription)
         except InvalidReceipt:
-            # The subscription was made anew: some of these are of the former one.
+            # The subscription was re-created: some of these belong to the former one.
             for one in settlements:
                 await self._settle_each(one)
         except NotFound:

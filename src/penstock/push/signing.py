@@ -16,7 +16,7 @@ _OUTER = bytes(byte ^ 0x5C for byte in range(256))
 
 
 class Signer:
-    """Signs with every live secret, so that a receiver may know either."""
+    """Signs with every live secret, so that a receiver may hold either one."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._macs = [_Mac(secret_key(secret)) for secret in secrets]
@@ -31,7 +31,7 @@ class Signer:
 
 
 class _Mac:
-    """HMAC-SHA256 with the key hashed in once: half the time of `hmac.digest`, which is dear."""
+    """HMAC-SHA256 with the key hashed in once, which takes half the time of `hmac.digest`."""
 
     def __init__(self, key: bytes) -> None:
         if len(key) > _BLOCK_BYTES:

@@ -1,4 +1,4 @@
-"""How many calls there may be at once, over all subscriptions, and whose turn it is."""
+"""Slots: how many calls there may be at once, over all subscriptions, and whose turn is next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Holder", "Slots"]
 
 
 class Holder(Protocol):
-    """One who calls."""
+    """A caller that takes slots."""
 
     @property
     def is_suspect(self) -> bool:
@@ -16,19 +16,19 @@ class Holder(Protocol):
         ...
 
     def pump(self) -> None:
-        """Called when it may have a slot that it did not get before."""
+        """Told when a slot may be free that it was refused before."""
         ...
 
 
 class Slots:
-    """Counts calls, and keeps some for those who come later, so that who hangs holds up no other.
+    """Hands out slots, and keeps some for latecomers, so that a slow endpoint holds up no other.
 
-    - Whoever wants many gets more than a sixteenth of all only from the first half. The second half
-      is for those who have few.
-    - Those whose last call failed have a quarter together: however many endpoints are dead, the
-      rest is for the living.
+    - A holder gets more than a sixteenth of all slots only from the first half. The second half is
+      for those that hold few.
+    - Those whose last call failed share a quarter: however many endpoints are dead, the rest is
+      for the living.
 
-    What it costs to take or give one does not grow with how many hold some or wait.
+    Taking and giving take constant time, however many hold slots or wait for one.
     """
 
     def __init__(self, total: int) -> None:
@@ -37,17 +37,17 @@ class Slots:
         self._few = max(1, total // 16)
         self._for_suspects = max(1, total // 4)
         self._held: dict[Holder, int] = {}
-        self._held_in_doubt: dict[Holder, int] = {}  # of these, what suspects have
+        self._held_in_doubt: dict[Holder, int] = {}  # the part of it that suspects hold
         self._suspects_total = 0
-        # They have none, so no call of theirs is under way, and none can become a suspect or cease
-        # to be one. With the number of their turn.
+        # Those that wait hold no slot, so no call of theirs is under way, and none of them can
+        # become a suspect or cease to be one. Each has the number of its turn.
         self._waiting: dict[Holder, int] = {}
         self._waiting_suspects: dict[Holder, int] = {}
         self._turn = 0
         self.busy = 0
 
     def take(self, holder: Holder) -> bool:
-        """If it is False, `Holder.pump` is called later, or one of its own slots comes back."""
+        """When it returns False, `Holder.pump` is called later, or a slot of its own comes back."""
         held = self._held.get(holder, 0)
         if self._may(holder, held):
             self.busy += 1
@@ -85,7 +85,7 @@ class Slots:
             following.pump()
 
     def _next(self) -> Holder | None:
-        """Whose turn it is, if there is a slot for it."""
+        """The one whose turn it is, if there is a slot for it."""
         if self.busy >= self._total:
             return None
         lines = [self._waiting] if self._waiting else []
@@ -95,7 +95,7 @@ class Slots:
         return min(heads, key=_turn_of)[0] if heads else None
 
     def is_wanted_from(self, holder: Holder) -> bool:
-        """Whether somebody waits for a first slot, and could have one that this one gives back."""
+        """Whether somebody waits for a first slot, and could have one that this holder gives."""
         if self._waiting:
             return True
         return bool(self._waiting_suspects) and (

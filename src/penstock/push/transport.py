@@ -1,4 +1,4 @@
-"""One HTTP call: bounded in time and in what is read, to a checked address, without redirects."""
+"""HTTP calls: bounded in time and in what is read, to checked addresses, without redirects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SWEEP_SECONDS = 10.0
 
 
 class Endpoint:
-    """A callback's URL and patience, prepared once for many calls."""
+    """A callback's URL and timeouts, prepared once for many calls."""
 
     __slots__ = ("connect_seconds", "head", "host", "is_secure", "key", "port", "timeout_seconds")
 
@@ -41,7 +41,7 @@ class Endpoint:
         )
 
     def request(self, body: bytes, headers: Mapping[str, str]) -> bytes:
-        """Empty if there is a header that cannot be sent."""
+        """The bytes to send; empty if a header cannot be sent."""
         lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
         head = f"{self.head}{''.join(lines)}Content-Length: {len(body)}\r\n\r\n"
         if not head.isascii() or head.count("\n") != self.head.count("\n") + len(lines) + 2:
@@ -59,7 +59,7 @@ class Begun(NamedTuple):
 
 
 class Transport:
-    """Connections are kept and shared. Close it."""
+    """Makes calls on connections that are kept and shared. Close it."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Transport:
         return await self.finish(self.begin(endpoint, body, headers))
 
     def begin(self, endpoint: Endpoint, body: bytes, headers: Mapping[str, str]) -> Begun:
-        """Where there is a connection, the request leaves now. `finish` must follow."""
+        """Send the request now, if there is an idle connection. `finish` must follow."""
         request = endpoint.request(body, headers)
         connection = self._take_idle(endpoint) if request else None
         if connection is None:
@@ -110,7 +110,7 @@ class Transport:
             except CallFailed:
                 if connection.has_answered or connection.timed_out:
                     raise
-                # It was closed at the other end while it was idle: that says nothing of the call.
+                # The endpoint closed it while it was idle, which says nothing about the call.
         loop = asyncio.get_running_loop()
         began = loop.time()
         connection = await self._connect(endpoint)
@@ -137,7 +137,7 @@ class Transport:
         return None
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
-        """To the first address that takes it. Each is judged as its socket is made."""
+        """Connect to the first address that accepts. Each is checked as its socket is made."""
         seconds = min(endpoint.connect_seconds, endpoint.timeout_seconds)
         try:
             async with asyncio.timeout(seconds):
@@ -157,7 +157,7 @@ class Transport:
         for number, info in enumerate(infos):
             others = len(infos) - number - 1
             try:
-                # One that swallows everything leaves time for the others.
+                # An address that never answers must leave time for the others.
                 async with asyncio.timeout(seconds / (others + 1) if others else None):
                     return await self._open(endpoint, info)
             except TimeoutError:
@@ -197,7 +197,7 @@ class Transport:
             self._sweeper = loop.call_later(_SWEEP_SECONDS, self._sweep)
 
     def _sweep(self) -> None:
-        """Close what nobody has used for a while. With nothing left there is no timer."""
+        """Close what nobody has used for a while. While nothing is idle, there is no timer."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - _KEEP_SECONDS
         for key, idle in list(self._idle.items()):

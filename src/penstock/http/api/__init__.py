@@ -1,6 +1,6 @@
 """``/api/*`` and ``/auth/*``: users who subscribe to topics and are called back.
 
-Everything here answers with ``success`` and ``message``.
+Every answer has ``success`` and ``message``.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from penstock.http.api.login import Login
 from penstock.http.api.producers import Producers
 from penstock.http.api.topics import Topics
 from penstock.http.api.users import UserCalls
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.tokens import Tokens
+from penstock.http.auth.users import Users
+from penstock.http.errors import Refusal
 from penstock.http.gate import Route
-from penstock.http.tokens import Tokens
-from penstock.http.users import Users
 from penstock.settings import Settings
 
 __all__ = ["Topics", "api_routes"]
@@ -28,4 +29,4 @@ def api_routes(
         *UserCalls(users, authenticator, settings).routes(),
         *Login(users, authenticator, tokens).routes(),
     ]
-    return [route._replace(says_success=True) for route in routes]
+    return [route._replace(error_form=Refusal) for route in routes]

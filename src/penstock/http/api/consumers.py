@@ -19,11 +19,11 @@ from penstock.errors import (
 )
 from penstock.http.api.forms import Done, Form, done, read_form
 from penstock.http.api.topics import Topics
+from penstock.http.auth.user import Role
+from penstock.http.auth.users import Users
 from penstock.http.exchange import IncomingRequest
-from penstock.http.gate import Route, asker
-from penstock.http.operation import JSON, Answer, Body, Operation
-from penstock.http.user import Role
-from penstock.http.users import Users
+from penstock.http.gate import Route
+from penstock.http.openapi.operation import Operation, form, gives
 
 __all__ = ["Consumers"]
 
@@ -42,7 +42,7 @@ class NewSubscription(Form, frozen=True, kw_only=True):
 
 
 class EndedSubscription(Form, frozen=True, kw_only=True):
-    """As it was subscribed."""
+    """The topic and the filter that were subscribed to."""
 
     topic: Topic | None = None
     filter: str | None = None
@@ -56,14 +56,14 @@ class NewDependency(Form, frozen=True, kw_only=True):
 
 
 class Subscribed(Done, frozen=True, kw_only=True):
-    """`secret` signs the calls. It is there the first time, and never shown again."""
+    """`secret` signs the calls. It is shown the first time, and never again."""
 
     subscription: str
     secret: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class Consumers:
-    """Handlers, one a path. Whoever asks is the consumer."""
+    """One handler per path. The caller is the consumer."""
 
     def __init__(self, topics: Topics, users: Users) -> None:
         self._topics = topics
@@ -81,14 +81,14 @@ class Consumers:
     async def subscribe(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewSubscription)
         name, secret = await self._topics.subscribe(
-            asker(request), new.topic, new.filter, new.callback_url
+            request.caller, new.topic, new.filter, new.callback_url
         )
         more = {} if secret is None else {"secret": secret}
         return done("subscribed.", subscription=name, **more)
 
     async def unsubscribe(self, request: IncomingRequest) -> Response:
         ended = await read_form(request, EndedSubscription)
-        await self._topics.unsubscribe(asker(request), ended.topic, ended.filter)
+        await self._topics.unsubscribe(request.caller, ended.topic, ended.filter)
         return done("unsubscribed.")
 
     async def add(self, request: IncomingRequest) -> Response:
@@ -103,26 +103,23 @@ _STORE = (InvalidArgument, Conflict, DiskFull, StorageFailed)
 _SUBSCRIBE = Operation(
     "Be called back for a topic, or for what an expression is true of",
     _TAG,
-    (Answer(200, "From now on.", {JSON: Subscribed}),),
-    (),
-    Body({JSON: NewSubscription}),
-    (*_STORE, InvalidFilter),
-    "Again with the same topic and filter: the URL is changed, and a paused one goes on.",
+    gives(Subscribed, "From now on."),
+    body=form(NewSubscription),
+    errors=(*_STORE, InvalidFilter),
+    about="Again with the same topic and filter: the URL is changed, and a paused one goes on.",
 )
 _UNSUBSCRIBE = Operation(
     "Be called back no more; what was not delivered is given up",
     _TAG,
-    (Answer(200, "From now on.", {JSON: Done}),),
-    (),
-    Body({JSON: EndedSubscription}),
-    (*_STORE, SubscriptionNotFound),
+    gives(Done, "From now on."),
+    body=form(EndedSubscription),
+    errors=(*_STORE, SubscriptionNotFound),
 )
 _ADD_DEPENDENCY = Operation(
     "Have a consumer wait for others, message by message",
     _TAG,
-    (Answer(200, "From now on.", {JSON: Done}),),
-    (),
-    Body({JSON: NewDependency}),
-    (*_STORE, InvalidDependency, UserNotFound),
-    "Of the messages that both receive. It may be said before or after they subscribe.",
+    gives(Done, "From now on."),
+    body=form(NewDependency),
+    errors=(*_STORE, InvalidDependency, UserNotFound),
+    about="Of the messages that both receive. It may be said before or after they subscribe.",
 )

@@ -1,4 +1,4 @@
-"""What the bodies of ``/api`` and ``/auth`` hold, and how one is read."""
+"""The bodies of ``/api`` and ``/auth``, and how they are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Password = Annotated[str, msgspec.Meta(min_length=1, max_length=1000)]
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unknown fields are refused: a misspelt one would be lost without a word."""
+    """Unknown fields are refused: a misspelt one would be ignored silently."""
 
 
 class Done(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ async def read_form(request: IncomingRequest, kind: type[F], limit: int = _MAX_B
     body = await read_body(request, limit)
     try:
         form = msgspec.json.decode(body, type=kind)
-        msgspec.json.encode(form)  # half a surrogate pair passes for a text until then
+        msgspec.json.encode(form)  # fails for half a surrogate pair, which decodes all right
         return form
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
         raise InvalidArgument(f"the body is not as it should be: {exc}") from None

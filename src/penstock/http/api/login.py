@@ -1,4 +1,4 @@
-"""``/auth/*``: a token for a password, and another password."""
+"""``/auth/*``: log in for a token, and change a password."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from blacksheep import Response
 
 from penstock.errors import InvalidArgument, StorageError, UserNotFound
 from penstock.http.api.forms import Done, Form, Password, done, read_form
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.tokens import Tokens
+from penstock.http.auth.user import User
+from penstock.http.auth.users import Users
 from penstock.http.errors import Refusal, unauthorized
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
-from penstock.http.operation import JSON, Answer, Body, Operation
-from penstock.http.tokens import Tokens
-from penstock.http.user import User
-from penstock.http.users import Users
+from penstock.http.openapi.operation import JSON, Answer, Operation, form
 
 __all__ = ["Login"]
 
@@ -36,7 +36,7 @@ class Credentials(Form, frozen=True, kw_only=True):
 
 
 class NewPassword(Credentials, frozen=True, kw_only=True):
-    """With the password that counts until now."""
+    """`password` is the one that is valid until now."""
 
     new_password: Password
 
@@ -48,7 +48,7 @@ class LoggedIn(Done, frozen=True, kw_only=True):
 
 
 class Login:
-    """Handlers, one a path."""
+    """One handler per path."""
 
     def __init__(self, users: Users, authenticator: Authenticator, tokens: Tokens) -> None:
         self._users = users
@@ -86,16 +86,14 @@ _LOG_IN = Operation(
     "Get a token for a password",
     _TAG,
     (Answer(200, "The token.", {JSON: LoggedIn}), *_REFUSED),
-    (),
-    Body({JSON: Credentials}),
-    (InvalidArgument,),
+    body=form(Credentials),
+    errors=(InvalidArgument,),
 )
 _SET_PASSWORD = Operation(
     "Change one's password; tokens that were given for the old one are void",
     _TAG,
     (Answer(200, "It is changed.", {JSON: Done}), *_REFUSED),
-    (),
-    Body({JSON: NewPassword}),
-    (InvalidArgument, UserNotFound, StorageError),
-    "Not for the users of the settings: theirs is changed there.",
+    body=form(NewPassword),
+    errors=(InvalidArgument, UserNotFound, StorageError),
+    about="Not for the users of the settings: theirs is changed there.",
 )

@@ -1,4 +1,4 @@
-"""``/api/producers``: content for a topic."""
+"""``/api/producers``: publish content for a topic."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.http.api.forms import Done, Form, done, read_form
 from penstock.http.api.topics import Topics
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
-from penstock.http.operation import JSON, Answer, Body, Operation
+from penstock.http.openapi.operation import JSON, Body, Operation, gives
 
 __all__ = ["Producers"]
 
@@ -35,7 +35,7 @@ class NewContent(Form, frozen=True, kw_only=True):
 
 
 class Producers:
-    """Handlers, one a path."""
+    """One handler per path."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
@@ -54,9 +54,8 @@ class Producers:
 _PUBLISH = Operation(
     "Publish content for a topic",
     "producers",
-    (Answer(200, "It is stored.", {JSON: Done}),),
-    (),
-    Body(
+    gives(Done, "It is stored."),
+    body=Body(
         {
             JSON: {
                 "type": "object",
@@ -69,5 +68,5 @@ _PUBLISH = Operation(
             }
         }
     ),
-    (InvalidArgument, MessageTooLarge, QueueFull, Conflict, DiskFull, StorageFailed),
+    errors=(InvalidArgument, MessageTooLarge, QueueFull, Conflict, DiskFull, StorageFailed),
 )

@@ -1,19 +1,21 @@
 """Topics: consumers that subscribe to them are called back, some of them after others.
 
-All content goes through one bounded queue. What a user subscribes to, a topic and maybe a filter,
-is a subscription of that queue with a callback; its name begins with the user's id. If a user waits
-for others, each of its subscriptions comes after each of theirs: what one of those does not match
-it has passed, so a message waits for exactly the ones that receive it too.
+All content goes through one bounded queue. A user's subscription to a topic, a filter or both is a
+subscription of that queue with a callback; its name begins with the user's id. If a user waits for
+others, each of its subscriptions comes after each of theirs. A subscription passes what it does not
+match, so a message waits for exactly those that receive it, too.
 
-Who waits for whom is with the users, subscriptions are in the queue, and no single write covers
-both; and other servers may do the same at this moment. So the order of steps matters:
+Who waits for whom is stored with the users, subscriptions are stored with the queue, no single
+write covers both, and other servers may be doing the same at this moment. So the order of steps
+matters:
 
-- A new subscription has no callback at first. Once it is there, its server looks who else is: of
-  two servers that make one each, at least one sees both. It has those wait for it that must, and it
-  for those that it must wait for. Then the new one skips what was published meanwhile, and then it
-  gets its callback. Nothing is delivered on it before all of that, so nobody can overtake it.
-- Whatever a crash leaves undone was never answered. `open` completes or removes it. If that is what
-  another server is just about to make, that one begins again.
+- A new subscription has no callback at first. Once it exists, its server looks which others do: of
+  two servers that each create one, at least one sees both. It links the subscriptions that must
+  wait for the new one, and the new one to those it must wait for. Then the new one skips what was
+  published in the meantime, and only then gets its callback. Nothing is delivered on it before all
+  of that is done, so nobody can overtake anybody.
+- Whatever a crash leaves undone was never answered. `open` completes or removes it. If another
+  server was just about to make it, that one begins again.
 """
 
 from __future__ import annotations
@@ -43,24 +45,24 @@ from penstock.errors import (
     SubscriptionNotFound,
     UserNotFound,
 )
-from penstock.http.user import User
-from penstock.http.users import Users
+from penstock.http.auth.user import User
+from penstock.http.auth.users import Users
 from penstock.settings import Settings
 
 __all__ = ["Topics"]
 
 _JSON = "application/json"
-# What it is unless somebody says otherwise; one that called in order had 1.
+# The default. It is set again, because a callback that was ordered before had 1.
 _MAX_IN_FLIGHT = SubscriptionConfig().max_in_flight
 
-# Each filter is looked at with every publish.
+# Per user. Each filter is evaluated at every publish.
 MAX_SUBSCRIPTIONS = 100
 
 Configs = dict[str, SubscriptionConfig]
 
 
 class Topics:
-    """The queue of topics. Made without touching it; `open` it before requests come."""
+    """The queue of topics. Making one touches nothing; `open` it before requests come."""
 
     def __init__(self, broker: Broker, users: Users, settings: Settings) -> None:
         self._broker = broker
@@ -76,7 +78,7 @@ class Topics:
             try:
                 await self._adopt()
             except (QueueNotFound, Conflict):
-                return  # whoever needs it makes it, or is told
+                return  # whoever needs it creates it, or gets the error
             subscriptions = await self._subscriptions()
             await self._users.refresh()
             for name, config in list(subscriptions.items()):
@@ -104,10 +106,10 @@ class Topics:
     async def subscribe(
         self, user: User, topic: str | None, filter: str | None, url: str
     ) -> tuple[str, str | None]:
-        """The subscription's name, and the secret of its calls if it is new.
+        """Returns the subscription's name, and the secret that signs its calls if it is new.
 
-        Raises `InvalidArgument`, `InvalidFilter`, `Conflict` when it has too many, or
-        `UserNotFound` when it was just removed.
+        Raises `InvalidArgument`, `InvalidFilter`, `Conflict` when the user has too many, or
+        `UserNotFound` when the user was just removed.
         """
         expression = _expression(topic, filter)
         if "://" not in url:
@@ -140,7 +142,7 @@ class Topics:
                 ) from None
 
     async def add_dependency(self, user: User, others: Sequence[User]) -> None:
-        """Raises `InvalidDependency`, with the cycle, or `UserNotFound`."""
+        """Raises `InvalidDependency`, which names the cycle, or `UserNotFound`."""
         async with self._changing:
             changed = await self._users.wait_for(user, others)
             try:
@@ -150,7 +152,7 @@ class Topics:
             await self._link(_of(changed.id, subscriptions), subscriptions)
 
     async def forget(self, user: User) -> None:
-        """A user is gone: nobody is called for it, and nobody waits for it."""
+        """End the subscriptions of a user who was removed: nobody waits for them any more."""
         async with self._changing:
             try:
                 subscriptions = await self._subscriptions()
@@ -162,22 +164,22 @@ class Topics:
     # The queue.
 
     async def _make(self) -> None:
-        """Whether or not it is there. Raises `Conflict` if it is somebody else's."""
+        """Create the queue if it does not exist. Raises `Conflict` if it is somebody else's."""
         async with self._changing:
             try:
                 await self._adopt()
             except QueueNotFound:
-                with suppress(QueueExists):  # somebody else was faster
+                with suppress(QueueExists):  # another server was faster
                     await self._broker.create_queue(
                         self._queue, retention_seconds=self._settings.retention_minutes * 60
                     )
                 await self._adopt()
 
     async def _adopt(self) -> None:
-        """Raises `QueueNotFound`, or `Conflict` if it is somebody else's.
+        """Make sure that the queue is ours. Raises `QueueNotFound`, or `Conflict` if it is not.
 
-        Every queue is made with a `default`, which nobody reads here, so it would fill up. Ours is
-        told by having none.
+        Every queue is created with a subscription `default`. Nobody would read it here, so the
+        queue would fill up. Having none is what marks the queue as ours.
         """
         stats = await self._broker.queue_stats(self._queue)
         if any(one.name == DEFAULT_SUBSCRIPTION for one in stats.subscriptions):
@@ -195,7 +197,7 @@ class Topics:
     async def _begin(
         self, owner_id: str, name: str, expression: str, limits: dict[str, Any]
     ) -> str | None:
-        """A new subscription, whose secret it returns; or none, if any step fails."""
+        """Create a subscription and return its secret. If any step fails, it is removed."""
         known = await self._subscriptions()
         if name not in known and len(_of(owner_id, known)) >= MAX_SUBSCRIPTIONS:
             raise Conflict(
@@ -213,7 +215,7 @@ class Topics:
             await self._broker.seek(self._queue, "latest", name)
             return await self._broker.alter_subscription(self._queue, name, **limits)
         except PenstockError:
-            # Others may wait for it already, and nobody reads it, unless another server made it.
+            # Others may wait for it by now, and nobody will read it, unless another server made it.
             with suppress(PenstockError, KeyError):
                 if (await self._subscriptions())[name].callback is None:
                     await self._end(name)
@@ -224,7 +226,7 @@ class Topics:
             await self._broker.delete_subscription(self._queue, name)
 
     async def _subscriptions(self) -> Configs:
-        """Those of users, also of users who are gone. Raises `QueueNotFound`."""
+        """Those of users, including users who are gone. Raises `QueueNotFound`."""
         stats = await self._broker.queue_stats(self._queue)
         return {
             one.name: one.config for one in stats.subscriptions if _owner_id(one.name) is not None
@@ -242,7 +244,7 @@ class Topics:
         }
 
     def _parents(self, user: User, subscriptions: Configs) -> tuple[str, ...]:
-        """The subscriptions that one of this user's waits for."""
+        """The subscriptions that those of this user wait for."""
         waited = set(user.after)
         return tuple(sorted(name for name in subscriptions if _owner_id(name) in waited))
 
@@ -255,7 +257,7 @@ class Topics:
         ]
 
     async def _link(self, names: Iterable[str], subscriptions: Configs) -> None:
-        """Have each of them wait for whom it should, as far as it is there."""
+        """Make each of them wait for those that it should wait for, if they exist."""
         for name in names:
             owner = self._owner(name)
             while owner is not None and name in subscriptions:
@@ -276,7 +278,7 @@ def _of(user_id: str, subscriptions: Configs) -> list[str]:
 
 
 def _name(user: User, topic: str | None, filter: str | None) -> str:
-    """The same for the same topic and filter, within what a name may be."""
+    """A valid name, which is the same for the same user, topic and filter."""
     wanted = json.dumps([topic, filter]).encode()
     return f"{user.id}-{blake2b(wanted, digest_size=8).hexdigest()}"
 
@@ -286,16 +288,16 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def _owner_id(name: str) -> str | None:
-    """None for a subscription that was not made here."""
+    """The id in a subscription's name; None for one that was not made here."""
     id, _, digest = name.partition("-")
     is_ours = (len(id), len(digest)) == (_ID_CHARACTERS, _DIGEST_CHARACTERS)
     return id if is_ours and _HEX.issuperset(id + digest) else None
 
 
 def _expression(topic: str | None, filter: str | None) -> str:
-    """What a message must be true of. Raises `InvalidArgument` or `InvalidFilter`."""
+    """The filter for a topic, a filter or both. Raises `InvalidArgument` or `InvalidFilter`."""
     if filter is not None:
-        # By itself, so that none can be written that means something else inside the brackets.
+        # By itself, so that it cannot mean something else inside the brackets.
         compile_filter(filter)
     if topic is None:
         if filter is None:
@@ -320,5 +322,5 @@ def _checked_json(content: bytes) -> bytes:
     try:
         msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as exc:
-        raise InvalidArgument(f"the content is no JSON: {exc}") from None
+        raise InvalidArgument(f"the content is not JSON: {exc}") from None
     return content

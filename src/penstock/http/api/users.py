@@ -1,4 +1,4 @@
-"""``/api/users``: people who make themselves known, and the admins among them."""
+"""``/api/users``: register a user."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from blacksheep import Response
 
 from penstock.errors import InvalidArgument, InvalidName, StorageError, UserExists
 from penstock.http.api.forms import Done, Form, Password, done, read_form
-from penstock.http.auth import Authenticator
+from penstock.http.auth.authenticator import Authenticator
+from penstock.http.auth.user import Role, User
+from penstock.http.auth.users import Users
 from penstock.http.errors import Refusal, Refused, unauthorized
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
-from penstock.http.operation import JSON, Answer, Body, Operation
-from penstock.http.user import Role, User
-from penstock.http.users import Users
+from penstock.http.openapi.operation import JSON, Answer, Operation, form
 from penstock.settings import Settings, is_loopback
 
 __all__ = ["UserCalls"]
@@ -26,7 +26,7 @@ _FORBIDDEN = HTTPStatus.FORBIDDEN
 
 
 class NewUser(Form, frozen=True, kw_only=True):
-    """`email` is what it logs in with, and nobody else's."""
+    """`email` is what the user logs in with. It is unique."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
     email: Annotated[str, msgspec.Meta(min_length=3, max_length=254)]
@@ -35,13 +35,13 @@ class NewUser(Form, frozen=True, kw_only=True):
 
 
 class UserCreated(Done, frozen=True, kw_only=True):
-    """`id` is what the user is called elsewhere."""
+    """`id` is how other calls refer to the user."""
 
     id: str
 
 
 class UserCalls:
-    """Handlers, one a path."""
+    """One handler per path."""
 
     def __init__(self, users: Users, authenticator: Authenticator, settings: Settings) -> None:
         self._users = users
@@ -55,7 +55,7 @@ class UserCalls:
         asker = await self._asker(request)
         new = await read_form(request, NewUser)
         if "@" not in new.email:
-            raise InvalidName(f"{new.email!r} is no e-mail address: use one like ada@example.org")
+            raise InvalidName(f"{new.email!r} is not an e-mail address: use one like a@example.org")
         role = Role[new.role.upper()]
         is_local = self._settings.is_on_loopback and not _is_of_a_site(request)
         user = await self._users.add(
@@ -77,7 +77,7 @@ class UserCalls:
         return user
 
     def _permit(self, asker: User | None, role: Role, *, is_local: bool) -> None:
-        """An admin may add anybody. Others may as far as the server is theirs alone."""
+        """Raises `Refused` unless the caller may add such a user. An admin may add anybody."""
         if asker is not None:
             asker = self._users.by_id(asker.id)
             if asker is not None and asker.role is Role.ADMIN:
@@ -94,14 +94,14 @@ class UserCalls:
             raise unauthorized(message) if asker is None else Refused(_FORBIDDEN, message)
 
     def _has_admin(self) -> bool:
-        """One whose password is in the documentation is none."""
+        """Whether there is an admin, other than the one with the password in the documentation."""
         return not self._settings.has_default_admin_password or any(
             user.role is Role.ADMIN for user in self._users.stored()
         )
 
 
 def _is_of_a_site(request: IncomingRequest) -> bool:
-    """Whether a page of another machine asks, in a browser that happens to run on this one."""
+    """Whether a web page of another machine sends this, from a browser that runs on this one."""
     origin = request.first.get(b"origin")
     if origin is None:
         return False
@@ -120,9 +120,10 @@ _CREATE = Operation(
         Answer(403, "It takes an admin, and a user asks.", {JSON: Refusal}),
         Answer(429, "Too many passwords; `Retry-After` says how long to wait.", {JSON: Refusal}),
     ),
-    (),
-    Body({JSON: NewUser}),
-    (InvalidArgument, InvalidName, UserExists, StorageError),
-    "Anybody may, while the server listens on loopback or registration is open. An admin is added "
-    "by an admin; or by anybody while there is none and the server listens on loopback.",
+    body=form(NewUser),
+    errors=(InvalidArgument, InvalidName, UserExists, StorageError),
+    about=(
+        "Anybody may, while the server listens on loopback or registration is open. An admin is "
+        "added by an admin; or by anybody, while there is none and the server listens on loopback."
+    ),
 )

@@ -1,13 +1,15 @@
-"""``/v1/*``: the native API. Everything that the model can do, batch in every verb."""
+"""``/v1/*``: the native API. It has everything that the model can do, in batches."""
 
 from __future__ import annotations
 
 from penstock.broker import Broker
+from penstock.http.errors import Problem
 from penstock.http.gate import Route
 from penstock.http.v1.dead_letters import DeadLetters
 from penstock.http.v1.delivery import DeliveryCalls
 from penstock.http.v1.dependencies import Dependencies
 from penstock.http.v1.events import Events
+from penstock.http.v1.filters import Filters
 from penstock.http.v1.publishing import Publishing
 from penstock.http.v1.queues import Queues
 from penstock.http.v1.reading import Reading
@@ -19,7 +21,7 @@ __all__ = ["native_routes"]
 
 
 def native_routes(broker: Broker) -> list[Route]:
-    """The busiest come first: that is the order in which a path is looked up."""
+    """The busiest come first, because that is the order in which a path is looked up."""
     streams = Streams()
     routes = [
         *Publishing(broker, streams).routes(),
@@ -28,8 +30,9 @@ def native_routes(broker: Broker) -> list[Route]:
         *DeliveryCalls(broker).routes(),
         *Queues(broker).routes(),
         *Subscriptions(broker).routes(),
+        *Filters(broker).routes(),
         *Dependencies(broker).routes(),
         *DeadLetters(broker).routes(),
         *Views(broker).routes(),
     ]
-    return [route._replace(is_native=True) for route in routes]
+    return [route._replace(error_form=Problem) for route in routes]

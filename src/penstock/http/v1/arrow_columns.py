@@ -1,8 +1,8 @@
-"""Messages as Arrow columns, made of blocks: no object for each message.
+"""Messages as Arrow columns, made from blocks without an object for each message.
 
-Where there is a choice Arrow does it: it lets other threads go on meanwhile. A thread that holds
-the interpreter keeps the event loop waiting, and for long if the system then takes the processor
-away from it.
+Where there is a choice, Arrow does the work, because it lets other threads run meanwhile. A thread
+that holds the interpreter's lock keeps the event loop waiting, and for long if the operating system
+then takes the processor away from it.
 
 Import it through `penstock.http.v1.formats`, which says what to install when pyarrow is missing.
 """
@@ -66,17 +66,17 @@ EVENTS = pa.schema(
 )
 
 END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
-"""What ends an IPC stream. One that was cut short does not have it."""
+"""The end of an IPC stream. A stream that was cut short does not have it."""
 
 _ID_BYTES = 36
-# Where an id has the four digits that carry the lowest bits of the index.
+# Where in an id the four digits are that carry the lowest bits of the index.
 _ID_DIGITS = (24, 25, 26, 27)
 _LOW_BITS = 16
 _MASK = (1 << _LOW_BITS) - 1
 
 
 def _low_digits() -> list[bytes]:
-    """For each place of a number's lowest four digits, what stands there from 0 on."""
+    """For each of a number's lowest four digits, what it is for 0, 1, 2 and so on."""
     numbers = array("H", range(1 << _LOW_BITS))
     if byteorder == "little":
         numbers.byteswap()
@@ -126,7 +126,7 @@ def _constant(text: str, count: int) -> pa.Array:
 
 
 def _runs(ranges: Iterable[Run]) -> list[Run]:
-    """The same numbers in as few runs as can be: each publish begins where another has ended."""
+    """The same numbers in as few runs as possible: a publish begins where another has ended."""
     runs: list[Run] = []
     for start, stop in ranges:
         if runs and runs[-1][1] == start:
@@ -162,9 +162,9 @@ def _span(block: Block) -> tuple[int, int, int]:
 
 
 def _ids(spans: list[tuple[int, int, int]], salt: int, count: int) -> pa.Array:
-    """Of messages that were published together: when, and the indexes from and before.
+    """Each span is of messages published together: the time, and the indexes from and before.
 
-    All ids of such are alike but for four digits, which are put in column by column.
+    Their ids are alike but for four digits, which are filled in column by column.
     """
     texts = [
         message_id(created_ns, low, salt).encode() * (high - low)
@@ -187,7 +187,7 @@ def _ids(spans: list[tuple[int, int, int]], salt: int, count: int) -> pa.Array:
 
 
 def _alike(start: int, stop: int) -> Iterator[Run]:
-    """Its parts in which the ids have the same digits but for the lowest four."""
+    """The parts of a range in which ids are alike but for their lowest four digits."""
     while start < stop:
         end = min(stop, (start | _MASK) + 1)
         yield start, end
@@ -208,7 +208,7 @@ def _bodies(blocks: list[Block], count: int) -> pa.Array:
 
 
 def _plain(count: int) -> list[pa.Array]:
-    """Of messages without an envelope."""
+    """The columns of messages without an envelope."""
     return [
         _constant(DEFAULT_CONTENT_TYPE, count),
         _no_attributes(count),

@@ -1,8 +1,8 @@
-"""A publish batch that comes as an Arrow IPC stream.
+"""A batch to be published that comes as an Arrow IPC stream.
 
-What a stranger sends is not trusted: everything is validated before it is looked at, and nothing
-may stand for more bytes than were sent. So compressed buffers, and types whose values can share
-bytes (dictionaries, views, run ends), are refused.
+What a stranger sends is not trusted: everything is validated before it is used, and nothing may
+expand to more bytes than were sent. So compressed buffers, and types whose values can share bytes
+(dictionaries, views, run-end encoding), are refused.
 
 Import it through `penstock.http.v1.formats`.
 """
@@ -30,15 +30,16 @@ _TEXTS = ("content_type", "topic", "group_key", "dedup_key")
 _TIMES = ("not_before", "expires_at")
 _COLUMNS = ("body", "attributes", "priority", *_TEXTS, *_TIMES)
 
-# Of a record batch's table in its flatbuffer: the field that says how it is compressed.
+# In the flatbuffer of a message: its header, and the field of a record batch's header that says how
+# it is compressed.
 _HEADER_FIELD = 2
 _COMPRESSION_FIELD = 3
 
 
 def read_batch(data: bytes) -> NewBatch:
-    """Raises `InvalidArgument`, `BatchTooLarge` or `MessageTooLarge`. Takes a while: in a thread.
+    """Takes a while, so call it in a thread. Unknown columns are refused.
 
-    Columns that a message does not have are refused.
+    Raises `InvalidArgument`, `BatchTooLarge` or `MessageTooLarge`.
     """
     try:
         _refuse_compressed(data)
@@ -50,14 +51,14 @@ def read_batch(data: bytes) -> NewBatch:
             if name != "body"
         }
     except (pa.ArrowException, pa.ArrowInvalid, OSError, StructError, ValueError) as exc:
-        raise InvalidArgument(f"the body is no Arrow stream: {str(exc)[:200]}") from None
+        raise InvalidArgument(f"the body is not an Arrow stream: {str(exc)[:200]}") from None
     if not columns:
         return prepare_packed(bodies)
     return prepare([_message(body, columns, at) for at, body in enumerate(bodies)])
 
 
 def _batches(data: bytes) -> list[pa.RecordBatch]:
-    """One at least."""
+    """The record batches; at least one, possibly empty."""
     batches = []
     count = 0
     with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
@@ -74,7 +75,7 @@ def _batches(data: bytes) -> list[pa.RecordBatch]:
 
 
 def _bodies(batches: list[pa.RecordBatch]) -> PackedBodies:
-    """As they lie in the column, of which they are a view."""
+    """A view of the bodies as they lie in the column."""
     columns = [batch.column("body") for batch in batches]
     if any(column.null_count for column in columns):
         raise InvalidArgument("a body is null: every message has one")
@@ -106,7 +107,7 @@ def _refuse_compressed(data: bytes) -> None:
 
 
 def _field(data: memoryview, table: int, number: int) -> int | None:
-    """Where a table of a flatbuffer has a field; None if it has its default."""
+    """Where a flatbuffer's table has a field; None if the field is absent."""
     (back,) = unpack_from("<i", data, table)
     fields = table - back
     (size,) = unpack_from("<H", data, fields)

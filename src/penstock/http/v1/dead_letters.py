@@ -1,4 +1,4 @@
-"""Dead letters of a queue: look at them, give them back, remove them."""
+"""Dead letters of a queue: list, replay, discard."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.message import Message
-from penstock.http.auth import Role
+from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation
-from penstock.http.v1.declare import IN_QUEUE, LIMIT, OF_QUEUE, START, form, gives
+from penstock.http.openapi.operation import Operation, form, gives
 from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_NUMBER, MAX_PAGE, Targets
 from penstock.http.v1.message_forms import MessagePage, message_json
+from penstock.http.v1.parameters import LIMIT, QUEUE_ERRORS, QUEUE_PATH, START
 from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["DeadLetters"]
@@ -42,7 +42,7 @@ _letters = msgspec.json.Decoder(LettersJson)
 
 
 class DeadLetters:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -89,23 +89,22 @@ _LIST = Operation(
     "List messages that failed for good",
     _TAG,
     gives(MessagePage, "One page, each with its `dead_letter`. It ends early at 16 MiB."),
-    (*IN_QUEUE, START, LIMIT),
-    None,
-    OF_QUEUE,
+    parameters=(*QUEUE_PATH, START, LIMIT),
+    errors=QUEUE_ERRORS,
 )
 _REPLAY = Operation(
     "Give dead letters back to the subscriptions they failed on",
     _TAG,
     gives(Replayed, "How many."),
-    IN_QUEUE,
-    form(LettersJson, required=False),
-    OF_QUEUE,
+    parameters=QUEUE_PATH,
+    body=form(LettersJson, required=False),
+    errors=QUEUE_ERRORS,
 )
 _DISCARD = Operation(
     "Remove dead letters for good",
     _TAG,
     gives(Discarded, "How many."),
-    IN_QUEUE,
-    form(LettersJson, required=False),
-    OF_QUEUE,
+    parameters=QUEUE_PATH,
+    body=form(LettersJson, required=False),
+    errors=QUEUE_ERRORS,
 )

@@ -1,6 +1,6 @@
-"""The settings of queues and subscriptions as JSON: to make one, or to change what is named.
+"""The settings of queues and subscriptions as JSON, to create one or to change some of them.
 
-They are the fields of `QueueConfig` and `SubscriptionConfig`, so a new setting is in all of them.
+The fields are those of `QueueConfig` and `SubscriptionConfig`, so all forms get a new setting.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
 
 
 class NewQueueJson(QueueConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A queue to be made: its name, and any of its settings."""
+    """A queue to be created: its name, and any of its settings."""
 
     name: str
 
@@ -33,7 +33,7 @@ class NewQueueJson(QueueConfig, frozen=True, kw_only=True, forbid_unknown_fields
 class NewSubscriptionJson(
     SubscriptionConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """A subscription to be made. `start`: earliest, latest, an index or a time with a zone."""
+    """A subscription to be created. `start`: earliest, latest, an index or a time with a zone."""
 
     name: str
     start: Start = "latest"
@@ -42,13 +42,13 @@ class NewSubscriptionJson(
 class EnsuredSubscriptionJson(
     SubscriptionConfig, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """A subscription that is to be there: as a new one, but its name is in the path."""
+    """A subscription that is to exist: like a new one, but its name is in the path."""
 
     start: Start = "latest"
 
 
 def _changes_of(config: type[msgspec.Struct], name: str) -> type[msgspec.Struct]:
-    """The same settings, none of which has a default: what is absent stays as it is."""
+    """The same settings, all of them optional: what is absent stays as it is."""
     fields = [
         (field.name, field.type | UnsetType, UNSET) for field in msgspec.structs.fields(config)
     ]
@@ -62,7 +62,7 @@ SubscriptionChangesJson = _changes_of(SubscriptionConfig, "SubscriptionChangesJs
 
 
 def settings_of(form: msgspec.Struct, config: type[msgspec.Struct]) -> dict[str, Any]:
-    """The settings that a form gives. Raises `InvalidArgument` for a number no store can keep."""
+    """The settings in a form. Raises `InvalidArgument` for a number that no store can keep."""
     found = {}
     for name in config.__struct_fields__:
         value = getattr(form, name)

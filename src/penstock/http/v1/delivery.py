@@ -1,4 +1,4 @@
-"""Delivery: receive, poll, ask again, settle."""
+"""Deliveries: receive, poll, ask for one again, settle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ from penstock.core.outcome import Outcome
 from penstock.errors import InvalidReceipt, MessageNotFound, NotLeased
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Operation
-from penstock.http.v1.declare import IN_SUBSCRIPTION, OF_SUBSCRIPTION, form, gives
+from penstock.http.openapi.operation import JSON, Answer, Operation, form, gives
 from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_PAGE, Count, Index, Targets
 from penstock.http.v1.message_forms import DeliveryJson, delivery_json
-from penstock.http.v1.packed import PACKED, is_wanted, packed_answer, packed_deliveries
+from penstock.http.v1.msgpack_forms import (
+    MSGPACK,
+    msgpack_answer,
+    msgpack_deliveries,
+    wants_msgpack,
+)
+from penstock.http.v1.parameters import SUBSCRIPTION_ERRORS, SUBSCRIPTION_PATH
 from penstock.http.v1.presence import while_present
 from penstock.http.v1.requests import path_names, read_form
 from penstock.storage import base
@@ -59,7 +64,7 @@ class NackJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The leases end `seconds` from now; with `further`, that much later than they would."""
+    """The leases end `seconds` from now or, with `further`, that much later."""
 
     targets: Targets
     seconds: Annotated[float, Meta(gt=0, le=1e9)]
@@ -69,7 +74,7 @@ class ExtendJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Targets are receipts or message ids. `ack_up_to` settles everything below that index.
 
-    `give_back` takes deliveries back that nobody has begun with: they do not count.
+    `give_back` is for deliveries that nobody has started on: they are ready again, and not counted.
     """
 
     ack: Targets = []
@@ -80,7 +85,7 @@ class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettledJson(msgspec.Struct, kw_only=True):
-    """An outcome for each target, in the order in which they came."""
+    """An outcome for each target, in order."""
 
     ack: list[Outcome]
     nack: list[list[Outcome]]
@@ -96,7 +101,7 @@ _settle = msgspec.json.Decoder(SettleJson)
 
 
 class DeliveryCalls:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -129,8 +134,8 @@ class DeliveryCalls:
                 [],
                 lambda given: self._broker.give_back(queue, given, name),
             )
-        if is_wanted(request):
-            return packed_answer(HTTPStatus.OK, packed_deliveries(deliveries))
+        if wants_msgpack(request):
+            return msgpack_answer(HTTPStatus.OK, msgpack_deliveries(deliveries))
         return _deliveries(deliveries)
 
     async def poll(self, request: IncomingRequest) -> Response:
@@ -187,39 +192,46 @@ _RECEIVE = Operation(
         Answer(
             200,
             "What there is; empty if the time was up first.",
-            {JSON: DeliveryList, PACKED: {"type": "string", "format": "binary"}},
+            {JSON: DeliveryList, MSGPACK: {"type": "string", "format": "binary"}},
         ),
     ),
-    IN_SUBSCRIPTION,
-    form(ReceiveJson, required=False),
-    OF_SUBSCRIPTION,
-    "By priority, then by index. With `wait_seconds` it waits that long for the first one. "
-    "Settle each before its `deadline`, or it comes again.",
+    parameters=SUBSCRIPTION_PATH,
+    body=form(ReceiveJson, required=False),
+    errors=SUBSCRIPTION_ERRORS,
+    about=(
+        "By priority, then by index. With `wait_seconds` it waits that long for the first one. "
+        "Settle each before its `deadline`, or it is delivered again."
+    ),
 )
 _POLL = Operation(
     "Lease messages of an index range",
     _TAG,
     gives(DeliveryList, "What of the range can be given out now."),
-    IN_SUBSCRIPTION,
-    form(PollJson),
-    OF_SUBSCRIPTION,
-    "The range is cut at the cursor below, and at `max_in_flight` above the lowest unacked index.",
+    parameters=SUBSCRIPTION_PATH,
+    body=form(PollJson),
+    errors=SUBSCRIPTION_ERRORS,
+    about=(
+        "The range is cut off at the cursor below, and at `max_in_flight` above the lowest unacked "
+        "index."
+    ),
 )
 _AGAIN = Operation(
     "Have one unsettled message delivered once more",
     _TAG,
     gives(DeliveryJson, "The new delivery; the one before is void."),
-    IN_SUBSCRIPTION,
-    form(AgainJson),
-    (*OF_SUBSCRIPTION, MessageNotFound, NotLeased),
+    parameters=SUBSCRIPTION_PATH,
+    body=form(AgainJson),
+    errors=(*SUBSCRIPTION_ERRORS, MessageNotFound, NotLeased),
 )
 _SETTLE = Operation(
     "Ack, nack and extend many deliveries at once",
     _TAG,
     gives(SettledJson, "An outcome for each target."),
-    IN_SUBSCRIPTION,
-    form(SettleJson),
-    (*OF_SUBSCRIPTION, InvalidReceipt),
-    "A target is a receipt or a message id. Outcomes: `done`; `already_settled`; `not_leased`: "
-    "another delivery was made, or the lease ended; `not_found`.",
+    parameters=SUBSCRIPTION_PATH,
+    body=form(SettleJson),
+    errors=(*SUBSCRIPTION_ERRORS, InvalidReceipt),
+    about=(
+        "A target is a receipt or a message id. Outcomes: `done`; `already_settled`; `not_leased`: "
+        "another delivery was made, or the lease ended; `not_found`."
+    ),
 )

@@ -1,4 +1,4 @@
-"""Dependencies: which subscription waits for which, and the messages that are held by that."""
+"""Dependencies: which subscription waits for which, and the messages that are held meanwhile."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from penstock.broker import Broker
 from penstock.core.graph import Graph, HeldMessage
 from penstock.core.limits import MAX_BATCH_MESSAGES
 from penstock.errors import MessageNotFound, NotHeld
-from penstock.http.auth import Role
+from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation
-from penstock.http.v1.declare import (
-    IN_QUEUE,
-    IN_SUBSCRIPTION,
+from penstock.http.openapi.operation import Operation, form, gives
+from penstock.http.v1.fields import MAX_PAGE, Index
+from penstock.http.v1.parameters import (
     LIMIT,
     NO_CONTENT,
-    OF_QUEUE,
-    OF_SUBSCRIPTION,
-    form,
-    gives,
+    QUEUE_ERRORS,
+    QUEUE_PATH,
+    SUBSCRIPTION_ERRORS,
+    SUBSCRIPTION_PATH,
 )
-from penstock.http.v1.fields import MAX_PAGE, Index
 from penstock.http.v1.requests import path_names, path_value, query_number, read_form
 
 __all__ = ["Dependencies"]
@@ -40,7 +38,7 @@ class ReleaseJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class HeldJson(msgspec.Struct, kw_only=True):
-    """`indexes` are those of `messages`, for who wants nothing else."""
+    """`indexes` are those of `messages`, for callers that need nothing else."""
 
     indexes: list[int]
     messages: list[HeldMessage]
@@ -50,7 +48,7 @@ _release = msgspec.json.Decoder(ReleaseJson)
 
 
 class Dependencies:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -84,23 +82,21 @@ _GRAPH = Operation(
     "Show which subscription waits for which",
     _TAG,
     gives(Graph, "The subscriptions, and an edge for each that waits for another."),
-    IN_QUEUE,
-    None,
-    OF_QUEUE,
+    parameters=QUEUE_PATH,
+    errors=QUEUE_ERRORS,
 )
 _HELD = Operation(
     "List messages that wait for other subscriptions, and for which",
     _TAG,
     gives(HeldJson, "The lowest of them."),
-    (*IN_SUBSCRIPTION, LIMIT),
-    None,
-    OF_SUBSCRIPTION,
+    parameters=(*SUBSCRIPTION_PATH, LIMIT),
+    errors=SUBSCRIPTION_ERRORS,
 )
 _RELEASE = Operation(
     "Deliver messages although a subscription they wait for has not taken them",
     _TAG,
     (NO_CONTENT,),
-    IN_SUBSCRIPTION,
-    form(ReleaseJson),
-    (*OF_SUBSCRIPTION, MessageNotFound, NotHeld),
+    parameters=SUBSCRIPTION_PATH,
+    body=form(ReleaseJson),
+    errors=(*SUBSCRIPTION_ERRORS, MessageNotFound, NotHeld),
 )

@@ -1,4 +1,4 @@
-"""What happened to the messages of a queue: the rows that its events queue holds."""
+"""Events: what happened to the messages of a queue, row by row, from its events queue."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from penstock.core.message import message_id, to_datetime
 from penstock.errors import MissingExtra, QueueNotFound
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.declare import END, IN_QUEUE, OF_QUEUE, START
+from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter
 from penstock.http.v1.fields import MAX_PAGE
-from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted_stream
+from penstock.http.v1.parameters import END, QUEUE_ERRORS, QUEUE_PATH, START
 from penstock.http.v1.reading import asked_range
 from penstock.http.v1.requests import path_value
 from penstock.http.v1.streams import Range, Streams
@@ -28,7 +28,7 @@ from penstock.storage.block import Chunk
 __all__ = ["Events"]
 
 _TAG = "events"
-# A page ends early when it has this many rows, and so does a record batch.
+# A page ends early when it has this many rows, and so does an Arrow record batch.
 _ROWS = 8192
 # A part of the events queue: its messages are small, and each may stand for many rows.
 _MESSAGES = 64
@@ -38,7 +38,7 @@ _BYTES = 64 * 1024
 _encoder = msgspec.json.Encoder()
 
 Runs = list[tuple[int, LifecycleRun]]
-"""With the index of the message that tells each."""
+"""Each with the index, in the events queue, of the message that tells it."""
 
 
 class EventJson(msgspec.Struct, kw_only=True):
@@ -65,7 +65,7 @@ class EventPage(msgspec.Struct, kw_only=True):
 
 
 class Events:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
@@ -77,7 +77,7 @@ class Events:
     async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         salt = await self._salt(queue)
-        kind = wanted(request)
+        kind = wanted_stream(request)
         name = queue + EVENTS_SUFFIX
         asked = await asked_range(self._broker, request, name, is_stream=kind is not None)
         most = _MESSAGES if kind is not None else _PAGE_MESSAGES
@@ -86,34 +86,29 @@ class Events:
             events = await self._page(queue, salt, rows)
             following = asked.next if rows.is_done else rows.at
             return answer(HTTPStatus.OK, EventPage(events=events, next=following))
-        if kind == ARROW:
-            arrow = await self._streams.run(load_arrow, "columns")
-
-            def encode(chunk: Chunk) -> Iterator[bytes]:
-                for part in _parts(chunk):
-                    yield arrow.encode_events(queue, salt, part)
-
-            response = await self._streams.answer(
+        if kind == NDJSON:
+            return await self._streams.answer(
                 request,
-                ARROW,
+                NDJSON,
                 rows,
-                encode,
-                before=arrow.start_of_stream(arrow.EVENTS),
-                after=arrow.END,
+                lambda chunk: (
+                    _encoder.encode_lines(_rows(queue, salt, part)) for part in _parts(chunk)
+                ),
+                following=asked.next,
             )
-        else:
-
-            def lines(chunk: Chunk) -> Iterator[bytes]:
-                for part in _parts(chunk):
-                    yield _encoder.encode_lines(_rows(queue, salt, part))
-
-            response = await self._streams.answer(request, NDJSON, rows, lines)
-        if asked.next is not None:
-            response.add_header(b"Penstock-Next", str(asked.next).encode())
-        return response
+        arrow = await self._streams.run(load_arrow, "columns")
+        return await self._streams.answer(
+            request,
+            ARROW,
+            rows,
+            lambda chunk: (arrow.encode_events(queue, salt, part) for part in _parts(chunk)),
+            before=arrow.start_of_stream(arrow.EVENTS),
+            after=arrow.END,
+            following=asked.next,
+        )
 
     async def _salt(self, queue: str) -> int:
-        """What the ids of the queue's messages are made with."""
+        """The number from which the ids of the queue's messages are made."""
         stats = await self._broker.queue_stats(queue)
         try:
             await self._broker.queue_stats(queue + EVENTS_SUFFIX)
@@ -135,7 +130,7 @@ class Events:
 
 
 def _events(queue: str, salt: int, at: int, run: LifecycleRun) -> Iterator[EventJson]:
-    """A row for each message of a run, which is told at the index ``at``."""
+    """A row for each message of a run, which the events queue tells at the index ``at``."""
     published_at, moment = to_datetime(run.published_ns), to_datetime(run.at_ns)
     for index in range(run.start, run.stop):
         yield EventJson(
@@ -158,7 +153,7 @@ def _rows(queue: str, salt: int, runs: Runs) -> list[EventJson]:
 
 
 def _parts(chunk: Chunk) -> Iterator[Runs]:
-    """The runs of a part of the events queue, so many at a time that they are not too many rows."""
+    """The runs in a part of the events queue, grouped so that no group has too many rows."""
     runs: Runs = []
     count = 0
     for block in chunk.blocks:
@@ -188,8 +183,8 @@ _READ = Operation(
             {"Penstock-Next": "Of a stream that `limit` ended: where to go on."},
         ),
     ),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         START,
         END,
         Parameter(
@@ -200,7 +195,6 @@ _READ = Operation(
             {"type": "integer", "minimum": 1},
         ),
     ),
-    None,
-    (*OF_QUEUE, MissingExtra),
-    "`start` and `end` are indexes of `<queue>-events`. The queue's setting `events` must be on.",
+    errors=(*QUEUE_ERRORS, MissingExtra),
+    about=("`start` and `end` are indexes of `<queue>-events`. Its setting `events` must be on."),
 )

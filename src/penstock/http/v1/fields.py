@@ -1,6 +1,6 @@
-"""Types of fields that the JSON forms of the native API have in common, and their limits.
+"""Types of fields that the JSON forms of the native API share, and their limits.
 
-Names are snake_case, times ISO 8601 in UTC. What a form of a request does not name is refused.
+Names are in snake_case, times in ISO 8601 and UTC. Unknown fields of a request are refused.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 MAX_PAGE = 1000
-# An answer ends early when its bodies have this many bytes; the rest is for the next call.
+# An answer ends early when its bodies reach this many bytes; the rest is for the next call.
 MAX_ANSWER_BYTES = 16 * MAX_BODY_BYTES
 
-# The largest whole number that every JSON reader keeps exactly.
+# The largest whole number that every JSON parser keeps exactly.
 MAX_NUMBER = 2**53 - 1
 
 Index = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]

@@ -1,4 +1,4 @@
-"""The forms in which many messages travel: their content types, and what they need installed."""
+"""The formats in which many messages travel: their content types, and what they need installed."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from types import ModuleType
 from penstock.errors import MissingExtra
 from penstock.http.exchange import IncomingRequest
 
-__all__ = ["ARROW", "BATCH", "NDJSON", "PACKED_BATCH", "load_arrow", "wanted"]
+__all__ = ["ARROW", "BATCH", "MSGPACK_BATCH", "NDJSON", "load_arrow", "wanted_stream"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 BATCH = "application/vnd.penstock.batch+json"
 NDJSON = "application/x-ndjson"
-PACKED_BATCH = "application/vnd.penstock.batch+msgpack"
+MSGPACK_BATCH = "application/vnd.penstock.batch+msgpack"
 
 
-def wanted(request: IncomingRequest) -> str | None:
-    """The stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
+def wanted_stream(request: IncomingRequest) -> str | None:
+    """The kind of stream that the client accepts, if it names one: `ARROW` or `NDJSON`."""
     accepted = request.first.get(b"accept") or b""
     for kind in (ARROW, NDJSON):
         if kind.encode() in accepted.lower():
@@ -26,9 +26,9 @@ def wanted(request: IncomingRequest) -> str | None:
 
 
 def load_arrow(part: str) -> ModuleType:
-    """The module that makes Arrow (`columns`), or reads it (`rows`). Raises `MissingExtra`.
+    """The module that writes Arrow (`columns`), or reads it (`rows`). Raises `MissingExtra`.
 
-    The first time it takes a while: in a thread.
+    The first time it takes a while, so call it in a thread.
     """
     try:
         return import_module(f"penstock.http.v1.arrow_{part}")

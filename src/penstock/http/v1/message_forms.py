@@ -1,4 +1,4 @@
-"""A message as JSON, as a client gets it: stored, in flight, or beside its progress."""
+"""A message as JSON, as a client gets it: stored, in flight, or with its state."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DeliveryJson(MessageJson, kw_only=True):
 
 
 class ViewedJson(MessageJson, kw_only=True):
-    """A message, and how it stands with a subscription. `leased_until` is null if it is not."""
+    """A message, and its state for a subscription. `leased_until` is null if it is not leased."""
 
     is_settled: bool
     deliveries: int
@@ -92,7 +92,7 @@ def message_json(message: Message) -> MessageJson:
 
 
 def chunk_json(chunk: Chunk, *, include_body: bool) -> list[MessageJson]:
-    """Takes a while if there are many: in a thread."""
+    """Takes a while if there are many, so call it in a thread."""
     forms = []
     for block in chunk.blocks:
         bodies = block.each_body() if include_body else [None] * len(block.sizes)

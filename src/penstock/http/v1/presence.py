@@ -1,4 +1,4 @@
-"""Waiting on behalf of a client only as long as it is there."""
+"""Waiting on behalf of a client, but only while it is still connected."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ async def while_present(
 ) -> Result:
     """The result of ``work``, or ``otherwise`` when the client has closed its connection.
 
-    So nobody who has gone keeps a place in a line, or is handed a message: what ``work`` gave all
-    the same goes to ``undo``. The request's body must have been read before.
+    So a client that has left is not given messages: what ``work`` returned all the same is passed
+    to ``undo``. The request's body must have been read before.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
@@ -32,7 +32,7 @@ async def while_present(
         await asyncio.wait([task])
     finally:
         watch.cancel()
-        # A handler that is cancelled takes its work with it.
+        # If this handler is cancelled, so is its work.
         task.cancel()
     if task.cancelled():
         return otherwise
@@ -49,7 +49,7 @@ async def _cancel_when_gone(request: IncomingRequest, task: asyncio.Task[Any]) -
 
 
 class Presence:
-    """Whether the client of a request is still there, for a work of many steps."""
+    """Whether the client of a request is still connected, for work of many steps."""
 
     def __init__(self, request: IncomingRequest) -> None:
         self._request = request

@@ -1,4 +1,4 @@
-"""A message to be published, as JSON: the form, the way from it to the model, and the answer."""
+"""A message to be published, as JSON: the form, how it becomes a message, and the answer."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _from_base64(text: str) -> bytes:
 def _json_text(raw: msgspec.Raw) -> bytes:
     text = bytes(raw)
     if not text.isascii():
-        # Its syntax was checked as it was read, but not what is within its strings.
+        # Its syntax was checked as it was decoded, but not the text inside its strings.
         try:
             text.decode()
         except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Publishing: one message, or many in any of the forms in which they travel."""
+"""Publishing: one message, or many in any of the formats for them."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from penstock.http.body import read_body
 from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Body, Operation, Parameter
-from penstock.http.v1.declare import IN_QUEUE, OF_QUEUE
-from penstock.http.v1.formats import ARROW, BATCH, NDJSON, PACKED_BATCH, load_arrow
-from penstock.http.v1.packed import (
-    PACKED,
-    is_wanted,
-    packed_answer,
+from penstock.http.openapi.operation import JSON, Answer, Body, Operation, Parameter
+from penstock.http.v1.formats import ARROW, BATCH, MSGPACK_BATCH, NDJSON, load_arrow
+from penstock.http.v1.msgpack_forms import (
+    MSGPACK,
+    decode_batch,
+    msgpack_answer,
     published_run,
-    read_packed,
+    wants_msgpack,
 )
+from penstock.http.v1.parameters import QUEUE_ERRORS, QUEUE_PATH
 from penstock.http.v1.publish_forms import NewBatchJson, NewMessageJson, PublishedJson, new_message
 from penstock.http.v1.requests import decode, path_value, time_of
 from penstock.http.v1.streams import Streams
@@ -48,9 +48,9 @@ _TAG = "messages"
 _PREFIX = b"penstock-"
 _ATTRIBUTE = b"penstock-attribute-"
 _OCTETS = DEFAULT_CONTENT_TYPE.encode()
-# As a header has them.
+# As they are in a header.
 _KIND_BATCH = BATCH.encode()
-_KIND_PACKED = PACKED_BATCH.encode()
+_KIND_MSGPACK = MSGPACK_BATCH.encode()
 _KIND_NDJSON = NDJSON.encode()
 _KIND_ARROW = ARROW.encode()
 
@@ -59,7 +59,7 @@ _line = msgspec.json.Decoder(NewMessageJson)
 
 
 class Publishing:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
@@ -74,8 +74,8 @@ class Publishing:
         kind = stated.partition(b";")[0].strip().lower() if stated else b""
         if kind == _KIND_BATCH:
             messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
-        elif kind == _KIND_PACKED:
-            messages = read_packed(await _read_many(request))
+        elif kind == _KIND_MSGPACK:
+            messages = decode_batch(await _read_many(request))
         elif kind == _KIND_NDJSON:
             messages = await _read_lines(request)
         elif kind == _KIND_ARROW:
@@ -85,8 +85,8 @@ class Publishing:
         published = await self._broker.publish(
             path_value(request, "queue"), messages, idempotency_key=_idempotency_key(request)
         )
-        if is_wanted(request):
-            return packed_answer(HTTPStatus.CREATED, published_run(published))
+        if wants_msgpack(request):
+            return msgpack_answer(HTTPStatus.CREATED, published_run(published))
         body = PublishedJson(durability=published.durability, messages=list(published))
         return answer(HTTPStatus.CREATED, body)
 
@@ -97,7 +97,7 @@ class Publishing:
         return batch
 
 
-# The ways to publish.
+# The formats.
 
 
 async def _read_single(request: IncomingRequest, content_type: bytes | None) -> NewMessage:
@@ -109,7 +109,7 @@ async def _read_single(request: IncomingRequest, content_type: bytes | None) -> 
                 f"{exc}: store the content elsewhere and send a reference"
             ) from None
         raise
-    # A message without any of these is stored without an envelope: leave the defaults alone.
+    # A message with nothing but defaults is stored without an envelope, so keep it at that.
     kind = (
         DEFAULT_CONTENT_TYPE
         if content_type is None or content_type == _OCTETS
@@ -220,7 +220,7 @@ def _new_messages(forms: list[NewMessageJson]) -> list[NewMessage]:
     return messages
 
 
-# What the routes say about themselves.
+# What the route says about itself.
 
 
 def _header(name: str, about: str, schema: str = "string", format: str | None = None) -> Parameter:
@@ -235,11 +235,11 @@ _PUBLISH = Operation(
         Answer(
             201,
             "All of it is stored, with the durability that is stated.",
-            {JSON: PublishedJson, PACKED: {"type": "string", "format": "binary"}},
+            {JSON: PublishedJson, MSGPACK: {"type": "string", "format": "binary"}},
         ),
     ),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         _header("Idempotency-Key", "A second request with it is answered as the first was."),
         _header("Penstock-Topic", "The topic of a single message."),
         Parameter(
@@ -253,18 +253,18 @@ _PUBLISH = Operation(
         _header("Penstock-Group-Key", "Its group, in which a FIFO queue keeps order."),
         _header("Penstock-Dedup-Key", "A second one with this key is not stored."),
     ),
-    Body(
+    body=Body(
         {
             "*/*": {},
             BATCH: NewBatchJson,
             NDJSON: {"type": "string"},
             ARROW: {"type": "string", "format": "binary"},
-            PACKED_BATCH: {"type": "string", "format": "binary"},
+            MSGPACK_BATCH: {"type": "string", "format": "binary"},
         },
         required=False,
     ),
-    (
-        *OF_QUEUE,
+    errors=(
+        *QUEUE_ERRORS,
         MessageTooLarge,
         BatchTooLarge,
         MissingExtra,
@@ -272,9 +272,11 @@ _PUBLISH = Operation(
         ReservedQueue,
         DiskFull,
     ),
-    "Of any content type but four, the body is one message, which the `Penstock-` headers "
-    "complete; `Penstock-Attribute-<name>` is an attribute, its name in lower case. "
-    f"`{BATCH}` holds many messages, and so does `{NDJSON}`, one a line, "
-    f"`{ARROW}`, one a row, and `{PACKED_BATCH}`. "
-    "All of a batch is stored, or nothing.",
+    about=(
+        "Of any content type but four, the body is one message, which the `Penstock-` headers "
+        "complete; `Penstock-Attribute-<name>` is an attribute, its name in lower case. "
+        f"`{BATCH}` holds many messages, and so do `{NDJSON}`, one per line, "
+        f"`{ARROW}`, one per row, and `{MSGPACK_BATCH}`. "
+        "All of a batch is stored, or nothing."
+    ),
 )

@@ -1,4 +1,4 @@
-"""Queues: list, create, look at, alter, delete, purge."""
+"""Queues: list, create, show, alter, delete, purge."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from penstock.broker import Broker
 from penstock.core.config import QueueConfig
 from penstock.core.stats import QueueStats
 from penstock.errors import InvalidName, QueueExists, ReservedQueue
-from penstock.http.auth import Role
+from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation
-from penstock.http.v1.declare import AFTER, IN_QUEUE, LIMIT, NO_CONTENT, OF_QUEUE, form, gives
+from penstock.http.openapi.operation import Operation, form, gives
 from penstock.http.v1.definition_forms import NewQueueJson, QueueChangesJson, settings_of
 from penstock.http.v1.fields import MAX_PAGE
+from penstock.http.v1.parameters import AFTER, LIMIT, NO_CONTENT, QUEUE_ERRORS, QUEUE_PATH
 from penstock.http.v1.requests import path_value, query_number, read_form
 
 __all__ = ["Queues"]
@@ -43,7 +43,7 @@ class Purged(msgspec.Struct, kw_only=True):
 
 
 class Queues:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -79,7 +79,7 @@ class Queues:
         return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
 
     async def ensure(self, request: IncomingRequest) -> Response:
-        """Whoever comes first makes it; others find it as they would have made it."""
+        """The first caller creates it; others find it as they would have created it."""
         name = path_value(request, "queue")
         settings = settings_of(await read_form(request, _changes), QueueConfig)
         is_new = await self._broker.ensure_queue(name, **settings)
@@ -111,14 +111,14 @@ _LIST = Operation(
     "List queues by name",
     _TAG,
     gives(QueuePage, "One page of queues."),
-    (AFTER, LIMIT),
+    parameters=(AFTER, LIMIT),
 )
 _CREATE = Operation(
     "Create a queue, with its subscription `default`",
     _TAG,
     gives(QueueStats, "The queue as it is now.", 201),
     body=form(NewQueueJson),
-    errors=(*OF_QUEUE, InvalidName, QueueExists, ReservedQueue),
+    errors=(*QUEUE_ERRORS, InvalidName, QueueExists, ReservedQueue),
 )
 _ENSURE = Operation(
     "Create a queue if it is not there",
@@ -127,36 +127,38 @@ _ENSURE = Operation(
         *gives(QueueStats, "It was there, with these settings."),
         *gives(QueueStats, "It was made.", 201),
     ),
-    IN_QUEUE,
-    form(QueueChangesJson, required=False),
-    (*OF_QUEUE, InvalidName, QueueExists, ReservedQueue),
-    "Of one that is there, settings that are absent may have any value.",
+    parameters=QUEUE_PATH,
+    body=form(QueueChangesJson, required=False),
+    errors=(*QUEUE_ERRORS, InvalidName, QueueExists, ReservedQueue),
+    about="Of one that is there, settings that are absent may have any value.",
 )
 _SHOW = Operation(
-    "Look at a queue", _TAG, gives(QueueStats, "The queue."), IN_QUEUE, None, OF_QUEUE
+    "Look at a queue",
+    _TAG,
+    gives(QueueStats, "The queue."),
+    parameters=QUEUE_PATH,
+    errors=QUEUE_ERRORS,
 )
 _ALTER = Operation(
     "Alter settings of a queue",
     _TAG,
     gives(QueueStats, "The queue as it is now."),
-    IN_QUEUE,
-    form(QueueChangesJson),
-    OF_QUEUE,
-    "What is absent stays as it is. `fifo` can be changed while the queue is empty.",
+    parameters=QUEUE_PATH,
+    body=form(QueueChangesJson),
+    errors=QUEUE_ERRORS,
+    about="What is absent stays as it is. `fifo` can be changed while the queue is empty.",
 )
 _DELETE = Operation(
     "Delete a queue, with its messages, subscriptions and dead letters",
     _TAG,
     (NO_CONTENT,),
-    IN_QUEUE,
-    None,
-    (*OF_QUEUE, ReservedQueue),
+    parameters=QUEUE_PATH,
+    errors=(*QUEUE_ERRORS, ReservedQueue),
 )
 _PURGE = Operation(
     "Remove every message, for every subscription; dead letters stay",
     _TAG,
     gives(Purged, "How many there were."),
-    IN_QUEUE,
-    None,
-    OF_QUEUE,
+    parameters=QUEUE_PATH,
+    errors=QUEUE_ERRORS,
 )

@@ -1,4 +1,4 @@
-"""Messages of a queue: read them by index or id, without touching anybody's progress."""
+"""Reading messages by index or id, without touching anybody's progress."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.broker import Broker
 from penstock.errors import InvalidArgument, MessageNotFound, MissingExtra
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import JSON, Answer, Operation, Parameter
-from penstock.http.v1.declare import END, IN_QUEUE, INCLUDE_BODY, OF_QUEUE, START, gives
+from penstock.http.openapi.operation import JSON, Answer, Operation, Parameter, gives
 from penstock.http.v1.fields import MAX_ANSWER_BYTES, MAX_NUMBER, MAX_PAGE
-from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted
+from penstock.http.v1.formats import ARROW, NDJSON, load_arrow, wanted_stream
 from penstock.http.v1.message_forms import MessageJson, MessagePage, chunk_json, message_json
+from penstock.http.v1.parameters import END, INCLUDE_BODY, QUEUE_ERRORS, QUEUE_PATH, START
 from penstock.http.v1.requests import path_value, query_flag, query_number
 from penstock.http.v1.streams import Encode, Range, Streams
 from penstock.storage.block import Chunk
@@ -30,7 +30,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Asked(NamedTuple):
-    """What of a queue is to be read: ``start <= index < stop``. `next` is None at its end."""
+    """The part of a queue to read: ``start <= index < stop``. `next` is None at the queue's end."""
 
     start: int
     stop: int
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 async def asked_range(
     broker: Broker, request: IncomingRequest, queue: str, *, is_stream: bool
 ) -> Asked:
-    """By `start`, `end` and `limit`; up to where the queue ends now. A page has a limit anyway."""
+    """By `start`, `end` and `limit`, up to the queue's current end. A page always has a limit."""
     start = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
     end = query_number(request, "end", MAX_NUMBER, low=0, high=MAX_NUMBER)
     if end < start:
@@ -51,14 +51,14 @@ async def asked_range(
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
     stats = await broker.queue_stats(queue)
     head = min(end, stats.next_index)
-    # A stream without a limit has also what is kept aside of what retention has removed.
+    # A stream without a limit includes the stragglers that retention has kept aside.
     at = start if limit == MAX_NUMBER else max(start, stats.first_index)
     stop = min(at + limit, head)
     return Asked(at, stop, stop if at < stop < head else None)
 
 
 class Reading:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker, streams: Streams) -> None:
         self._broker = broker
@@ -74,19 +74,15 @@ class Reading:
     async def read(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         include_body = query_flag(request, "include_body", default=True)
-        kind = wanted(request)
+        kind = wanted_stream(request)
         asked = await asked_range(self._broker, request, queue, is_stream=kind is not None)
         rows = Range(self._broker, queue, asked.start, asked.stop)
         if kind is None:
             return await self._page(rows, asked, include_body=include_body)
         if kind == ARROW:
-            response = await self._arrow(request, queue, rows, include_body=include_body)
-        else:
-            encode = _lines(include_body=include_body)
-            response = await self._streams.answer(request, NDJSON, rows, encode)
-        if asked.next is not None:
-            response.add_header(b"Penstock-Next", str(asked.next).encode())
-        return response
+            return await self._arrow(request, queue, rows, asked, include_body=include_body)
+        encode = _lines(include_body=include_body)
+        return await self._streams.answer(request, NDJSON, rows, encode, following=asked.next)
 
     async def _page(self, rows: Range, asked: Asked, *, include_body: bool) -> Response:
         forms = partial(chunk_json, include_body=include_body)
@@ -100,7 +96,7 @@ class Reading:
         return answer(HTTPStatus.OK, MessagePage(messages=messages, next=following))
 
     async def _arrow(
-        self, request: IncomingRequest, queue: str, rows: Range, *, include_body: bool
+        self, request: IncomingRequest, queue: str, rows: Range, asked: Asked, *, include_body: bool
     ) -> Response:
         arrow = await self._streams.run(load_arrow, "columns")
         return await self._streams.answer(
@@ -110,6 +106,7 @@ class Reading:
             lambda chunk: arrow.encode_messages(queue, chunk, include_body=include_body),
             before=arrow.start_of_stream(arrow.messages_schema(include_body=include_body)),
             after=arrow.END,
+            following=asked.next,
         )
 
     async def show(self, request: IncomingRequest) -> Response:
@@ -139,8 +136,8 @@ _READ = Operation(
             {"Penstock-Next": "Of a stream that `limit` ended: where to go on."},
         ),
     ),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         START,
         END,
         Parameter(
@@ -151,16 +148,19 @@ _READ = Operation(
         ),
         INCLUDE_BODY,
     ),
-    None,
-    (*OF_QUEUE, MissingExtra),
-    f"Nobody's progress is touched. With `Accept: {NDJSON}` there is one message a line, with "
-    f"`Accept: {ARROW}` an Arrow IPC stream.",
+    errors=(*QUEUE_ERRORS, MissingExtra),
+    about=(
+        f"Nobody's progress is touched. With `Accept: {NDJSON}` there is one message a line, with "
+        f"`Accept: {ARROW}` an Arrow IPC stream."
+    ),
 )
 _SHOW = Operation(
     "Read one message by its id",
     _TAG,
     gives(MessageJson, "The message."),
-    (*IN_QUEUE, Parameter("id", "path", "The message's id.", {"type": "string"}, required=True)),
-    None,
-    (*OF_QUEUE, MessageNotFound),
+    parameters=(
+        *QUEUE_PATH,
+        Parameter("id", "path", "The message's id.", {"type": "string"}, required=True),
+    ),
+    errors=(*QUEUE_ERRORS, MessageNotFound),
 )

@@ -1,6 +1,6 @@
-"""What a request holds: values of its path and query, and a body of one of the JSON forms.
+"""Reading a request: values from its path and query, and a body in one of the JSON forms.
 
-Whatever is wrong with them raises `InvalidArgument`, with a sentence that names the field.
+Whatever is wrong raises `InvalidArgument`, with a sentence that names the field.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def path_value(request: IncomingRequest, name: str) -> str:
 
 
 def path_names(request: IncomingRequest) -> tuple[str, str]:
-    """Of the queue and the subscription that the request is about."""
+    """The names of the queue and the subscription that the request is about."""
     return path_value(request, "queue"), path_value(request, "subscription")
 
 
@@ -89,7 +89,7 @@ def decode(decoder: msgspec.json.Decoder[Form], text: bytes, what: str = "the bo
 
 
 def _sentence(problem: str, what: str) -> str:
-    """From msgspec's words to ours: the field comes first."""
+    """msgspec's message in our words: the field comes first."""
     found = _WHERE.match(problem)
     where, problem = (found[2] or what, found[1]) if found else (what, problem)
     return f"{where} is not as it should be: {problem[:1].lower()}{problem[1:]}"

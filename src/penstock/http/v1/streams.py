@@ -1,7 +1,7 @@
-"""Answers of any length: put together piece by piece, off the event loop, as fast as they are read.
+"""Answers of any length: encoded piece by piece, off the event loop, as fast as they are read.
 
-What a stream holds at a time is bounded: one part of the queue, and what was made of it. A client
-that stops reading stops the work; one that goes away ends it.
+The memory that a stream takes is bounded: one part of the queue, and what was made of it. A client
+that stops reading pauses the work; one that leaves ends it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from penstock.storage.block import Chunk
 
 __all__ = ["Range", "Streams"]
 
-# A part of a stream: at most a whole publish, so that its record is read once. Larger ones cost
-# less each, and hold up others for longer.
+# A part of a stream: at most a whole publish, so that its record is read once. Larger parts would
+# cost less per message, and hold up others for longer.
 _ROWS = MAX_BATCH_MESSAGES
 _BYTES = 1024 * 1024
 # What is written at once.
@@ -36,7 +36,7 @@ _THREADS = 2
 Made = TypeVar("Made")
 Taken = TypeVar("Taken")
 Encode = Callable[[Chunk], Iterator[bytes | memoryview]]
-"""Makes pieces of a part, each as it is asked for: some parts stand for very many rows."""
+"""Turns a part into pieces, each when it is asked for: some parts stand for very many rows."""
 
 
 class Range:
@@ -71,20 +71,20 @@ class Range:
         return self._at
 
     async def read(self) -> Chunk:
-        """The next part. Raises `QueueNotFound` when the queue is another one by now."""
+        """The next part. Raises `QueueNotFound` when the queue was replaced by another."""
         stop = min(self._stop, self._at + self._rows)
         chunk = await self._broker.scan(self._queue, self._at, stop, most_bytes=self._bytes)
         if self._salt not in (None, chunk.salt):
-            raise QueueNotFound(f"queue {self._queue!r} was deleted and made anew: start again")
+            raise QueueNotFound(f"queue {self._queue!r} was deleted and re-created: start again")
         self._salt = chunk.salt
         self._at = chunk.next
         return chunk
 
 
 class Streams:
-    """Runs what takes the processor for long in threads of its own, few of them.
+    """Runs what takes much processor time in a few threads of its own.
 
-    They take turns with the event loop, so each one more would make it slower.
+    They take turns with the event loop, so every further thread would slow it down.
     """
 
     def __init__(self) -> None:
@@ -102,11 +102,14 @@ class Streams:
         *,
         before: bytes = b"",
         after: bytes = b"",
+        following: int | None = None,
     ) -> Response:
         """``before`` and ``after`` frame what ``encode`` makes.
 
-        What is wrong with the first part is told as an error. Later the connection is cut, and
-        the answer with it.
+        ``following`` is the index at which the next call is to go on, if there is more.
+
+        If the first part cannot be read, the answer is an error. Later it is too late for that, and
+        the connection is cut.
         """
         first = await rows.read() if not rows.is_done else None
 
@@ -128,10 +131,13 @@ class Streams:
                 yield after
 
         content = StreamedContent(content_type.encode(), parts)
-        return Response(HTTPStatus.OK, content=content)
+        response = Response(HTTPStatus.OK, content=content)
+        if following is not None:
+            response.add_header(b"Penstock-Next", str(following).encode())
+        return response
 
     async def _send(self, pieces: Iterator[bytes | memoryview], outlet: Outlet) -> bool:
-        """All of the pieces, from the thread that makes them; False if the client has gone."""
+        """Send all pieces from the thread that makes them; False if the client has left."""
         chunks = (_chunk(memoryview(piece)) for piece in pieces if len(piece))
         try:
             while not await self.run(outlet.send, chunks):
@@ -147,7 +153,7 @@ def _chunk(piece: memoryview) -> list[memoryview]:
 
 
 def _next(pieces: Iterator[bytes | memoryview]) -> list[bytes]:
-    """The next piece, cut into what is written at once; nothing at the end."""
+    """The next piece, cut into what is written at a time; nothing at the end."""
     for piece in pieces:
         data = memoryview(piece)
         if data:

@@ -1,4 +1,4 @@
-"""Subscriptions of a queue: list, create, look at, alter, delete, move, pause."""
+"""Subscriptions of a queue: list, create, show, alter, delete, seek, pause, rotate secrets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from msgspec import UNSET, UnsetType
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
-from penstock.core.filter_test import FilterTest
 from penstock.core.stats import SubscriptionStats
 from penstock.errors import (
     InvalidDependency,
@@ -20,27 +19,25 @@ from penstock.errors import (
     SubscriptionExists,
     SubscriptionNotFound,
 )
-from penstock.http.auth import Role
+from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation, Parameter
-from penstock.http.v1.declare import (
-    AFTER,
-    IN_QUEUE,
-    IN_SUBSCRIPTION,
-    NO_CONTENT,
-    OF_QUEUE,
-    OF_SUBSCRIPTION,
-    form,
-    gives,
-)
+from penstock.http.openapi.operation import Operation, Parameter, form, gives
 from penstock.http.v1.definition_forms import (
     EnsuredSubscriptionJson,
     NewSubscriptionJson,
     SubscriptionChangesJson,
     settings_of,
 )
-from penstock.http.v1.fields import MAX_PAGE, Count, Start
+from penstock.http.v1.fields import MAX_PAGE, Start
+from penstock.http.v1.parameters import (
+    AFTER,
+    NO_CONTENT,
+    QUEUE_ERRORS,
+    QUEUE_PATH,
+    SUBSCRIPTION_ERRORS,
+    SUBSCRIPTION_PATH,
+)
 from penstock.http.v1.requests import path_names, path_value, query_number, read_form, start_of
 
 __all__ = ["Subscriptions"]
@@ -56,7 +53,7 @@ class SubscriptionList(msgspec.Struct, kw_only=True):
 
 
 class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
-    """`secret` signs its callbacks; it is there when it is new, and never shown again."""
+    """`secret` signs its callbacks. It is shown when it is new, and never again."""
 
     secret: str | UnsetType = UNSET
 
@@ -73,22 +70,14 @@ class SeekJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     start: Start
 
 
-class FilterTestJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """A filter to be tried on the newest messages."""
-
-    filter: str
-    last: Count = 100
-
-
 _new_subscription = msgspec.json.Decoder(NewSubscriptionJson)
 _ensured_subscription = msgspec.json.Decoder(EnsuredSubscriptionJson)
 _changes = msgspec.json.Decoder(SubscriptionChangesJson)
 _seek = msgspec.json.Decoder(SeekJson)
-_filter_test = msgspec.json.Decoder(FilterTestJson)
 
 
 class Subscriptions:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -108,7 +97,6 @@ class Subscriptions:
             Route("POST", f"{one}/pause", self.pause, admin, operation=_PAUSE),
             Route("POST", f"{one}/resume", self.resume, admin, operation=_RESUME),
             Route("POST", f"{one}/secret/rotate", self.rotate, admin, operation=_ROTATE),
-            Route("POST", "/v1/queues/{queue}/filter:test", self.test_filter, operation=_TEST),
         ]
 
     async def list(self, request: IncomingRequest) -> Response:
@@ -131,7 +119,7 @@ class Subscriptions:
         return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
 
     async def ensure(self, request: IncomingRequest) -> Response:
-        """Whoever comes first makes it; others find it as they would have made it."""
+        """The first caller creates it; others find it as they would have created it."""
         queue, name = path_names(request)
         new = await read_form(request, _ensured_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
@@ -175,13 +163,6 @@ class Subscriptions:
         secret = await self._broker.rotate_secret(*path_names(request))
         return answer(HTTPStatus.OK, SecretJson(secret=secret))
 
-    async def test_filter(self, request: IncomingRequest) -> Response:
-        asked = await read_form(request, _filter_test)
-        found = await self._broker.test_filter(
-            path_value(request, "queue"), asked.filter, asked.last
-        )
-        return answer(HTTPStatus.OK, found)
-
     async def _defined(self, queue: str, name: str, secret: str | None) -> DefinedSubscription:
         stats = await self._stats(queue, name)
         return DefinedSubscription(
@@ -196,7 +177,7 @@ class Subscriptions:
 
 
 def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
-    """Raises `SubscriptionExists`. Whether it is paused is no setting, but how it is just now."""
+    """Raises `SubscriptionExists`. `paused` is not compared: it is a state more than a setting."""
     differing = [
         name
         for name in SubscriptionConfig.__struct_fields__
@@ -204,7 +185,7 @@ def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
     ]
     if differing:
         raise SubscriptionExists(
-            f"the subscription {found.name!r} is there with other settings: "
+            f"the subscription {found.name!r} exists with other settings: "
             f"{', '.join(differing)}; alter it, or ask for it as it is"
         )
 
@@ -213,8 +194,8 @@ _LIST = Operation(
     "List the subscriptions of a queue",
     _TAG,
     gives(SubscriptionList, "One page, by name."),
-    (
-        *IN_QUEUE,
+    parameters=(
+        *QUEUE_PATH,
         AFTER,
         Parameter(
             "limit",
@@ -223,17 +204,16 @@ _LIST = Operation(
             {"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": MAX_PAGE},
         ),
     ),
-    None,
-    OF_QUEUE,
+    errors=QUEUE_ERRORS,
 )
 _CREATE = Operation(
     "Create a subscription",
     _TAG,
     gives(DefinedSubscription, "The subscription as it is now.", 201),
-    IN_QUEUE,
-    form(NewSubscriptionJson),
-    (
-        *OF_QUEUE,
+    parameters=QUEUE_PATH,
+    body=form(NewSubscriptionJson),
+    errors=(
+        *QUEUE_ERRORS,
         InvalidName,
         InvalidFilter,
         InvalidDependency,
@@ -248,76 +228,65 @@ _ENSURE = Operation(
         *gives(SubscriptionStats, "It was there, with the same settings."),
         *gives(DefinedSubscription, "It was made.", 201),
     ),
-    IN_SUBSCRIPTION,
-    form(EnsuredSubscriptionJson, required=False),
-    (
-        *OF_QUEUE,
+    parameters=SUBSCRIPTION_PATH,
+    body=form(EnsuredSubscriptionJson, required=False),
+    errors=(
+        *QUEUE_ERRORS,
         InvalidName,
         InvalidFilter,
         InvalidDependency,
         SubscriptionExists,
         ReservedQueue,
     ),
-    "One that is there keeps its position, whatever `start` says.",
+    about="One that is there keeps its position, whatever `start` says.",
 )
 _SHOW = Operation(
     "Look at a subscription",
     _TAG,
     gives(SubscriptionStats, "The subscription."),
-    IN_SUBSCRIPTION,
-    None,
-    OF_SUBSCRIPTION,
+    parameters=SUBSCRIPTION_PATH,
+    errors=SUBSCRIPTION_ERRORS,
 )
 _ALTER = Operation(
     "Alter settings of a subscription",
     _TAG,
     gives(DefinedSubscription, "The subscription as it is now."),
-    IN_SUBSCRIPTION,
-    form(SubscriptionChangesJson),
-    (*OF_SUBSCRIPTION, InvalidDependency, ReservedQueue),
-    "What is absent stays as it is. A `filter` cannot be altered.",
+    parameters=SUBSCRIPTION_PATH,
+    body=form(SubscriptionChangesJson),
+    errors=(*SUBSCRIPTION_ERRORS, InvalidDependency, ReservedQueue),
+    about="What is absent stays as it is. A `filter` cannot be altered.",
 )
 _DELETE = Operation(
     "Delete a subscription; what waited for it alone is released",
     _TAG,
     (NO_CONTENT,),
-    IN_SUBSCRIPTION,
-    None,
-    (*OF_SUBSCRIPTION, ReservedQueue),
+    parameters=SUBSCRIPTION_PATH,
+    errors=(*SUBSCRIPTION_ERRORS, ReservedQueue),
 )
 _SEEK = Operation(
     "Move a subscription back or forward",
     _TAG,
     (NO_CONTENT,),
-    IN_SUBSCRIPTION,
-    form(SeekJson),
-    (*OF_SUBSCRIPTION, ReservedQueue),
-    "Deliveries in flight become void.",
+    parameters=SUBSCRIPTION_PATH,
+    body=form(SeekJson),
+    errors=(*SUBSCRIPTION_ERRORS, ReservedQueue),
+    about="Deliveries in flight become void.",
 )
 _PAUSE = Operation(
     "Deliver nothing until it is resumed; leases go on",
     _TAG,
     (NO_CONTENT,),
-    IN_SUBSCRIPTION,
-    None,
-    OF_SUBSCRIPTION,
+    parameters=SUBSCRIPTION_PATH,
+    errors=SUBSCRIPTION_ERRORS,
 )
-_RESUME = Operation("Deliver again", _TAG, (NO_CONTENT,), IN_SUBSCRIPTION, None, OF_SUBSCRIPTION)
+_RESUME = Operation(
+    "Deliver again", _TAG, (NO_CONTENT,), parameters=SUBSCRIPTION_PATH, errors=SUBSCRIPTION_ERRORS
+)
 _ROTATE = Operation(
     "Make a new secret for the callbacks of a subscription",
     _TAG,
     gives(SecretJson, "The new secret. It is not shown again."),
-    IN_SUBSCRIPTION,
-    None,
-    OF_SUBSCRIPTION,
-    "Each call is signed with this secret and the former one, until the next rotation.",
-)
-_TEST = Operation(
-    "Try a filter on the newest messages",
-    _TAG,
-    gives(FilterTest, "Indexes that match, and those that the filter fails for."),
-    IN_QUEUE,
-    form(FilterTestJson),
-    (*OF_QUEUE, InvalidFilter),
-    "Nobody's progress is touched.",
+    parameters=SUBSCRIPTION_PATH,
+    errors=SUBSCRIPTION_ERRORS,
+    about="Each call is signed with this secret and the former one, until the next rotation.",
 )

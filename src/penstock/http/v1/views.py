@@ -1,4 +1,4 @@
-"""Looking at messages: how they stand with a subscription, and many of them by id."""
+"""Looking at messages: with their state for a subscription, and many of them by id."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from msgspec import Meta
 from penstock.broker import Broker
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
-from penstock.http.operation import Operation, Parameter
-from penstock.http.v1.declare import (
-    IN_QUEUE,
-    IN_SUBSCRIPTION,
-    OF_QUEUE,
-    OF_SUBSCRIPTION,
-    form,
-    gives,
-)
+from penstock.http.openapi.operation import Operation, Parameter, form, gives
 from penstock.http.v1.message_forms import MessageJson, ViewedJson, message_json, viewed_json
+from penstock.http.v1.parameters import (
+    QUEUE_ERRORS,
+    QUEUE_PATH,
+    SUBSCRIPTION_ERRORS,
+    SUBSCRIPTION_PATH,
+)
 from penstock.http.v1.requests import path_value, query_flag, query_number, read_form
 
 __all__ = ["Views"]
@@ -47,7 +45,7 @@ _find = msgspec.json.Decoder(FindJson)
 
 
 class Views:
-    """Handlers, one a call."""
+    """One handler per call."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -84,16 +82,16 @@ _FIND = Operation(
     "Read messages by their ids",
     _TAG,
     gives(FoundJson, "One entry for each id, in order; null for what the queue does not hold."),
-    IN_QUEUE,
-    form(FindJson),
-    OF_QUEUE,
+    parameters=QUEUE_PATH,
+    body=form(FindJson),
+    errors=QUEUE_ERRORS,
 )
 _VIEW = Operation(
     "Look at the oldest messages, and how they stand with a subscription",
     _TAG,
     gives(ViewJson, "The oldest of those that were asked for."),
-    (
-        *IN_SUBSCRIPTION,
+    parameters=(
+        *SUBSCRIPTION_PATH,
         Parameter(
             "settled",
             "query",
@@ -107,7 +105,6 @@ _VIEW = Operation(
             {"type": "integer", "minimum": 1, "maximum": _MAX_VIEW, "default": 10},
         ),
     ),
-    None,
-    OF_SUBSCRIPTION,
-    "Nobody's progress is touched.",
+    errors=SUBSCRIPTION_ERRORS,
+    about="Nobody's progress is touched.",
 )

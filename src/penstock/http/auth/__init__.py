@@ -1,0 +1,1 @@
+"""Who may use the server: users, their roles, passwords and tokens, and who a caller is."""

@@ -1,0 +1,147 @@
+"""Whom the dispatcher calls: definitions that change, circuits that open, and the end of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+
+from penstock import Callback
+from penstock.broker import Broker
+from penstock.push import Dispatcher
+from tests.push.conftest import QUEUE, dead_letters, stats_of, subscribe, until_stats
+from tests.push.receiver import Call, Receiver, answering
+
+pytestmark = pytest.mark.usefixtures("dispatcher")
+
+
+# Definitions that change.
+
+
+async def test_a_new_url_counts_from_the_next_call_on(broker: Broker, receiver: Receiver) -> None:
+    await subscribe(broker, receiver.url("old"))
+    await broker.publish(QUEUE, [b"a"])
+    await receiver.wait_for(1)
+    await broker.alter_subscription(QUEUE, "called", callback=Callback(url=receiver.url("new")))
+    await broker.publish(QUEUE, [b"b"])
+    calls = await receiver.wait_for(2)
+    assert [call.path for call in calls] == ["/old", "/new"]
+
+
+async def test_what_has_no_callback_any_more_is_called_no_more(
+    broker: Broker, receiver: Receiver
+) -> None:
+    await subscribe(broker, receiver.url("gone"), "gone")
+    await subscribe(broker, receiver.url("taken"), "taken")
+    await subscribe(broker, receiver.url("left"), "left")
+    await broker.delete_subscription(QUEUE, "gone")
+    await broker.alter_subscription(QUEUE, "taken", callback=None)
+    await broker.publish(QUEUE, [b"a"])
+    await until_stats(broker, "left", lambda s: s.acked == 1)
+    assert [call.path for call in receiver.calls] == ["/left"]
+    assert (await stats_of(broker, "taken")).callback is None
+
+
+async def test_a_subscription_made_anew_under_the_same_name_is_called_too(
+    broker: Broker, receiver: Receiver
+) -> None:
+    for number in range(3):
+        await subscribe(broker, receiver.url(str(number)))
+        await broker.publish(QUEUE, [b"%d" % number])
+        await receiver.wait_for(number + 1)
+        await broker.delete_subscription(QUEUE, "called")
+    assert [(call.path, call.body) for call in receiver.calls] == [
+        ("/0", b"0"),
+        ("/1", b"1"),
+        ("/2", b"2"),
+    ]
+
+
+async def test_dead_letters_are_called_back_after_a_replay(
+    broker: Broker, receiver: Receiver
+) -> None:
+    receiver.behave = answering(500)
+    await subscribe(broker, receiver.url(), max_deliveries=1)
+    await broker.publish(QUEUE, [b"a"])
+    await dead_letters(broker, 1)
+    receiver.behave = answering(200)
+    assert await broker.replay(QUEUE) == 1
+    await until_stats(broker, "called", lambda s: s.acked == 1)
+
+
+# The circuit.
+
+
+async def test_a_circuit_opens_after_repeated_failures_and_is_seen(
+    broker: Broker, receiver: Receiver
+) -> None:
+    receiver.behave = answering(500, text="down")
+    await subscribe(broker, receiver.url(), max_deliveries=None)
+    await broker.publish(QUEUE, [b"a"] * 100)
+    stats = await until_stats(
+        broker, "called", lambda s: s.callback is not None and s.callback.circuit == "open"
+    )
+    assert stats.callback is not None
+    assert stats.callback.failures_in_a_row >= 10
+    assert stats.callback.last_error == "500 Internal Server Error: down"
+    assert stats.callback.next_call_at is not None
+    # And it closes again when a call comes through
+    receiver.behave = answering(200)
+    stats = await until_stats(broker, "called", lambda s: s.acked == 100)
+    assert stats.callback is not None
+    assert stats.callback.circuit == "closed"
+    assert stats.callback.failures_in_a_row == 0
+
+
+async def test_a_closed_dispatcher_calls_nobody(
+    broker: Broker, receiver: Receiver, dispatcher: Dispatcher
+) -> None:
+    await subscribe(broker, receiver.url())
+    await broker.publish(QUEUE, [b"a"])
+    await until_stats(broker, "called", lambda s: s.acked == 1)
+    await dispatcher.close()
+    await broker.publish(QUEUE, [b"b"])
+    again = Dispatcher(broker, allowed=())  # and loopback is not allowed here
+    await again.start()
+    stats = await until_stats(broker, "called", lambda s: s.nacked == 1)
+    assert stats.callback is not None
+    assert "127.0.0.1 is not public" in (stats.callback.last_error or "")
+    await again.close()
+    assert len(receiver.calls) == 1
+
+
+# What was fetched, and then not called.
+
+
+async def test_what_was_fetched_ahead_of_an_open_circuit_does_not_count_as_delivered(
+    broker: Broker, receiver: Receiver
+) -> None:
+    # Given an endpoint that fails until its circuit opens, with messages that may fail only once
+    receiver.behave = answering(500)
+    await subscribe(broker, receiver.url(), max_deliveries=1, concurrency=4)
+    await broker.publish(QUEUE, [b"x"] * 100)
+    await until_stats(broker, "called", lambda s: bool(s.callback and s.callback.circuit == "open"))
+    # Then only those that it was called for are dead letters
+    stats = await until_stats(broker, "called", lambda s: not s.in_flight)
+    assert stats.dead_lettered == len(receiver.calls) < 100
+    assert stats.ready == 100 - len(receiver.calls)
+
+
+async def test_what_was_under_way_at_the_end_comes_again_at_the_next_start(
+    broker: Broker, receiver: Receiver, dispatcher: Dispatcher
+) -> None:
+    # Given calls that are not answered, and messages fetched ahead of them
+    async def hang(call: Call) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    receiver.behave = hang
+    await subscribe(broker, receiver.url(), max_deliveries=1, concurrency=2)
+    await broker.publish(QUEUE, [b"x"] * 10)
+    await receiver.wait_for(2)
+    # When the dispatcher ends
+    await dispatcher.close(grace_seconds=0)
+    # Then all of them are ready, and none has failed
+    stats = await stats_of(broker, "called")
+    assert (stats.ready, stats.in_flight, stats.dead_lettered) == (10, 0, 0)
