@@ -53,9 +53,8 @@ def drive(spark: SparkSession, given: dict[str, Any]) -> None:
     source = {**options, "subscribe": given["queue"], "maxOffsetsPerTrigger": "2000"}
 
     def bronze() -> StreamingQuery:
-        return land_stream(
-            spark, lake, MESSAGES, {**source, "subscription": "bronze"}, once=given["once"]
-        )
+        every = {**source, **given.get("bronze_options", {}), "subscription": "bronze"}
+        return land_stream(spark, lake, MESSAGES, every, once=given["once"])
 
     def copy() -> StreamingQuery:
         written = {**given.get("write_options", options), "queue": given["target"]}

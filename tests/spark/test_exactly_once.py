@@ -226,7 +226,6 @@ def test_every_accepted_message_is_in_bronze_exactly_once_through_every_kill(
     command: dict[str, Any] = {
         "master": "local[2]",
         "lake": str(lake.root),
-        # Two files a batch: it can be in its place by half.
         "options": {**options, "minPartitions": "2"},
         "write_options": options,
         "queue": "source",
@@ -234,28 +233,32 @@ def test_every_accepted_message_is_in_bronze_exactly_once_through_every_kill(
         "once": False,
     }
     mortals = {**command, "holds": str(holds), "settings": archived(archive)}
-    interrupted = []
+    rounds, interrupted = plan(random.Random(SEED)), []
 
     print(f"seed {SEED}")
     with ExitStack() as drivers, Load(mortal.url, "source") as load:
         scene = Scene(mortal, load, lake, Holds(holds))
 
-        def start() -> Driver:
-            return drivers.enter_context(Driver(mortals, tmp_path / "driver.log"))
+        def start(files: int) -> Driver:
+            command = {**mortals, "bronze_options": {"minPartitions": str(files)}}
+            return drivers.enter_context(Driver(command, tmp_path / "driver.log"))
 
-        waiting = start()
-        for left, each in reversed(list(enumerate(reversed(plan(random.Random(SEED)))))):
+        # Two files a batch or more, so that it can be in its place by half; and never as many as
+        # before, so that of a batch that is run again only the log can tell what is landed.
+        waiting = start(2)
+        for number, each in enumerate(rounds, 1):
+            print(f"round {number}: {each}")
             driver = waiting
             driver.go()
-            if left:
-                waiting = start()
+            if number < len(rounds):
+                waiting = start(2 + number % 2)
             interrupted.append(scene.play(driver, each))
-            print(each, interrupted[-1])
+            print(f"interrupted {interrupted[-1]}")
             assert each.step in (START, ANYWHERE, *interrupted[-1])
     if not mortal.is_running:
         mortal.start()
     # The last driver, in this process: it takes up what the killed ones have left.
-    drive(spark, {**command, "once": True})
+    drive(spark, {**command, "bronze_options": {"minPartitions": "1"}, "once": True})
 
     rows = scene.check_bronze()
     scene.copies.read()
