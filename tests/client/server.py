@@ -37,6 +37,11 @@ class Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def is_running(self) -> bool:
+        """Neither ended nor killed."""
+        return self._process is not None and self._process.poll() is None
+
     def client(self, *, admin: bool = True, **options: object) -> AsyncClient:
         name, password = ("admin", "adminpassword") if admin else ("user", "password")
         return AsyncClient(self.url, username=name, password=password, **options)  # type: ignore[arg-type]

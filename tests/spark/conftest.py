@@ -20,33 +20,44 @@ from penstock.pipeline.session import make_session
 from tests.client.server import Server
 from tests.spark.helpers import OPTIONS, QUICK, World, admin
 from tests.spark.object_store import environment, object_store
+from tests.spark.quick import archive_path, archived, make_worker_python
 
 _JAVA = 17
 _numbers = count()
 
 
-def _java_version() -> int:
+def _java_version() -> str:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if not java or not Path(java).exists():
-        return 0
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(\d+)', told)
-    return int(found[1]) if found else 0
+        return ""
+    return subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
 
 
 @pytest.fixture(scope="session")
-def java() -> None:
-    if _java_version() < _JAVA:
+def java() -> str:
+    """What it says of its version."""
+    told = _java_version()
+    found = re.search(r'version "(\d+)', told)
+    if found is None or int(found[1]) < _JAVA:
         text = f"Spark needs Java {_JAVA}: apt-get install openjdk-{_JAVA}-jre-headless"
         if os.environ.get("CI"):
             pytest.fail(text)
         pytest.skip(text)
+    return told
 
 
 @pytest.fixture(scope="session")
-def spark(java: None) -> Iterator[SparkSession]:
-    session = make_session("local[2]", settings=QUICK)
+def archive(java: str, request: pytest.FixtureRequest) -> Path:
+    """Of the classes that Spark loads, kept from one run of the tests to the next."""
+    assert request.config.cache is not None
+    return archive_path(request.config.cache.mkdir("spark"), java)
+
+
+@pytest.fixture(scope="session")
+def spark(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    os.environ["PYSPARK_PYTHON"] = make_worker_python(tmp_path_factory.mktemp("python"))
+    session = make_session("local[2]", settings={**QUICK, **archived(archive)})
     yield session
     session.stop()
 

@@ -1,20 +1,22 @@
-"""Drivers and servers are killed at random moments; every message is in bronze exactly once.
+"""Drivers and servers are killed with `kill -9`; every message is in bronze exactly once.
 
-One round by default, to keep the suite short. `PENSTOCK_SPARK_ROUNDS=10` is the whole proof.
+Of ten rounds half end in a driver that is killed at a step of a batch: it is held there, so that no
+round can miss it. The others end at random moments, one of them soon after the start. A round that
+ends finds the next driver waiting, with its Spark started, and has it go at once.
+
+`PENSTOCK_SPARK_SEED` is another plan of kills. A failure prints the plan that it had.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,25 @@ from pyspark.sql import SparkSession
 from penstock.errors import PenstockError
 from penstock.pipeline.lake import Lake
 from tests.client.server import Server
-from tests.spark.driver import drive
+from tests.spark.driver import COPY_STEPS, LANDING_STEPS, copy_checkpoint, drive
 from tests.spark.helpers import OPTIONS, admin
+from tests.spark.holds import Holds
+from tests.spark.leftovers import (
+    IDLE,
+    PLANNED,
+    expected,
+    is_under_way,
+    landing_step,
+    newest,
+    offset,
+)
+from tests.spark.process import Driver
+from tests.spark.quick import archived, make_archive
 
-ROUNDS = int(os.environ.get("PENSTOCK_SPARK_ROUNDS", "1"))
+__all__ = ["Driver"]
+
+BRONZE, COPY = "bronze", "copy"
 SEED = int(os.environ.get("PENSTOCK_SPARK_SEED", "20301"))
-LIMIT_SECONDS = 240
 
 
 class Load:
@@ -69,50 +84,128 @@ class Load:
                 self._stop.wait(0.2)
 
 
-class Driver:
-    """A driver in a process of its own. It is killed at the end of the block, if not before."""
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """When a driver is killed, and the server.
 
-    def __init__(
-        self,
-        command: dict[str, Any],
-        log: Path,
-        *,
-        program: str = "tests.spark.driver",
-        python: str = sys.executable,
-    ) -> None:
-        self._log = log
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [python, "-m", program, json.dumps(command)],
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                start_new_session=True,
-            )
+    Once ``commits`` batches of ``query`` are done, the driver comes to ``step``, or ``seconds`` go
+    by, and it is killed. The server is killed ``before``, and the driver has to live through it; or
+    ``first`` or ``last``, right before the driver or after it, and the next one finds it away.
+    """
 
-    def __enter__(self) -> Driver:
-        return self
+    query: str
+    step: str
+    commits: int
+    seconds: float
+    server: str
 
-    def __exit__(self, *_: object) -> None:
-        # The JVM and its Python workers are in the session that the driver has begun.
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.communicate(timeout=30)
 
-    def wait_for(self, word: str, count: int = 1) -> str:
-        """The line with which the driver has said it so often; fails when it ends before."""
-        assert self._process.stdout is not None
-        timer = threading.Timer(LIMIT_SECONDS, self._process.kill)
-        timer.start()
-        try:
-            for line in self._process.stdout:
-                count -= line.startswith(word)
-                if not count:
-                    return line
-        finally:
-            timer.cancel()
-        said = self._log.read_text(errors="replace")[-4000:]
-        raise AssertionError(f"the driver ended before it said {word!r}: {said}")
+START, ANYWHERE = "start", "anywhere"
+STEPS = (*LANDING_STEPS, *COPY_STEPS, START, *[ANYWHERE] * 4)
+SERVERS = (*["before"] * 4, *["first"] * 2, "last", *["alive"] * 3)
+
+
+def plan(rng: random.Random) -> list[Round]:
+    steps, servers = rng.sample(STEPS, len(STEPS)), rng.sample(SERVERS, len(SERVERS))
+    queries = dict.fromkeys(LANDING_STEPS, BRONZE) | dict.fromkeys(COPY_STEPS, COPY)
+    return [
+        Round(
+            query=queries.get(step) or rng.choice([BRONZE, COPY]),
+            step=step,
+            commits=rng.randint(1, 3),
+            # A start takes some seconds, and a batch about half of one.
+            seconds=round(rng.random() * (5 if step == START else 0.5), 3),
+            server=server,
+        )
+        for step, server in zip(steps, servers, strict=True)
+    ]
+
+
+class Copies:
+    """What the sink has published so far."""
+
+    def __init__(self, url: str) -> None:
+        self.bodies = Counter[bytes]()
+        self.count = 0
+        self._url = url
+
+    def read(self) -> None:
+        """Fails if there is one twice."""
+        with admin(self._url) as client:
+            while page := client.read("target", self.count, 1000):
+                self.bodies.update(message.body for message in page)
+                self.count += len(page)
+        assert [body for body, times in self.bodies.items() if times > 1] == []
+
+
+class Scene:
+    """A server under load, and the driver of the moment on one lake."""
+
+    def __init__(self, server: Server, load: Load, lake: Lake, holds: Holds) -> None:
+        self._server = server
+        self._load = load
+        self._lake = lake
+        self._holds = holds
+        self._checkpoints = {BRONZE: Path(lake.checkpoint("bronze")), COPY: copy_checkpoint(lake)}
+        self.copies = Copies(server.url)
+
+    def play(self, driver: Driver, given: Round) -> tuple[str, str]:
+        """To the end of the driver; what that has interrupted in bronze and in the copy."""
+        if not self._server.is_running:
+            self._server.start()
+        if given.step != START:
+            self._wait_for_commits(driver, given.query, given.commits)
+        if given.server == "before":
+            self._kill_server(given)
+            self._server.start()
+            if given.step != START:
+                # The first may be one that it had read before; of the second it has asked since.
+                self._wait_for_commits(driver, given.query, 2)
+        if given.step in (START, ANYWHERE):
+            threading.Event().wait(given.seconds)
+        else:
+            self._holds.arm(given.step)
+            driver.wait_until(lambda: self._holds.is_reached(given.step), given.step)
+        self.copies.read()
+        if given.server == "first":
+            self._server.end(signal.SIGKILL)
+        driver.kill()
+        if given.server == "last":
+            self._server.end(signal.SIGKILL)
+        self._holds.disarm()
+        self.check_bronze()
+        return landing_step(self._lake, "source"), self._copy_step()
+
+    def _kill_server(self, given: Round) -> None:
+        threading.Event().wait(given.seconds)
+        self._server.end(signal.SIGKILL)
+
+    def _wait_for_commits(self, driver: Driver, query: str, count: int) -> None:
+        checkpoint = self._checkpoints[query]
+        wanted = newest(checkpoint, "commits") + count
+        driver.wait_until(lambda: newest(checkpoint, "commits") >= wanted, f"batch {wanted}")
+
+    def _copy_step(self) -> str:
+        checkpoint = self._checkpoints[COPY]
+        if not is_under_way(checkpoint):
+            return IDLE
+        is_published = self.copies.count > offset(checkpoint, "source", "commits")
+        return "published" if is_published else PLANNED
+
+    def check_bronze(self) -> dict[int, bytes]:
+        """Every reader sees all that is landed and nothing twice, also right after a kill."""
+        table = self._lake.table("bronze")
+        if not table.exists():
+            assert expected(self._lake, "source") == []
+            return {}
+        rows = ds.dataset(table, partitioning="hive").to_table(["index", "body"])
+        found = dict(zip(rows["index"].to_pylist(), rows["body"].to_pylist(), strict=True))
+        assert sorted(rows["index"].to_pylist()) == expected(self._lake, "source")
+        # Each as it was sent, and nothing that nobody has sent.
+        accepted = self._load.accepted.copy()
+        assert [index for index, body in found.items() if accepted.get(index, body) != body] == []
+        assert set(found.values()) <= self._load.attempted
+        return found
 
 
 @pytest.fixture
@@ -122,56 +215,69 @@ def mortal(tmp_path: Path) -> Iterator[Server]:
 
 
 def test_every_accepted_message_is_in_bronze_exactly_once_through_every_kill(
-    spark: SparkSession, mortal: Server, tmp_path: Path
+    spark: SparkSession, archive: Path, mortal: Server, tmp_path: Path
 ) -> None:
-    rng = random.Random(SEED)
-    lake = Lake(tmp_path / "lake")
+    make_archive(archive)
+    lake, holds = Lake(tmp_path / "lake"), tmp_path / "holds"
     with admin(mortal.url) as client:
         client.create_queue("source")
         client.create_queue("target")
+    options = {"url": mortal.url, **OPTIONS}
     command: dict[str, Any] = {
         "master": "local[2]",
         "lake": str(lake.root),
-        "options": {"url": mortal.url, **OPTIONS},
+        "options": {**options, "minPartitions": "2"},
+        "write_options": options,
         "queue": "source",
         "target": "target",
         "once": False,
     }
+    mortals = {**command, "holds": str(holds), "settings": archived(archive)}
+    rounds, interrupted = plan(random.Random(SEED)), []
 
-    with Load(mortal.url, "source") as load:
-        for turn in range(ROUNDS):
-            with Driver(command, tmp_path / "driver.log") as driver:
-                driver.wait_for("landed", rng.randint(1, 3))
-                if turn == 0 or rng.random() < 0.7:
-                    mortal.end(signal.SIGKILL)
-                    mortal.start()
-                    driver.wait_for("landed", rng.randint(1, 2))
-                # Anywhere in a batch: it takes about half a second.
-                threading.Event().wait(rng.random() / 2)
+    print(f"seed {SEED}")
+    with ExitStack() as drivers, Load(mortal.url, "source") as load:
+        scene = Scene(mortal, load, lake, Holds(holds))
+
+        def start(files: int) -> Driver:
+            command = {**mortals, "bronze_options": {"minPartitions": str(files)}}
+            return drivers.enter_context(Driver(command, tmp_path / "driver.log"))
+
+        # Two files a batch or more, so that it can be in its place by half; and never as many as
+        # before, so that of a batch that is run again only the log can tell what is landed.
+        waiting = start(2)
+        for number, each in enumerate(rounds, 1):
+            print(f"round {number}: {each}")
+            driver = waiting
+            driver.go()
+            if number < len(rounds):
+                waiting = start(2 + number % 2)
+            interrupted.append(scene.play(driver, each))
+            print(f"interrupted {interrupted[-1]}")
+            assert each.step in (START, ANYWHERE, *interrupted[-1])
+    if not mortal.is_running:
+        mortal.start()
     # The last driver, in this process: it takes up what the killed ones have left.
-    drive(spark, {**command, "once": True})
+    drive(spark, {**command, "bronze_options": {"minPartitions": "1"}, "once": True})
 
-    with admin(mortal.url) as client:
-        head = client.queue_stats("source").next_index
-        target = client.queue_stats("target").next_index
-        copied = Counter[bytes]()
-        at = 0
-        while page := client.read("target", at, 1000):
-            copied.update(message.body for message in page)
-            at += len(page)
-        floors = {each.name: each for each in client.queue_stats("source").subscriptions}
-    by_arrow = ds.dataset(lake.table("bronze"), partitioning="hive").to_table(["index", "body"])
+    rows = scene.check_bronze()
+    scene.copies.read()
     by_spark = spark.read.parquet(str(lake.table("bronze"))).select("index", "body").collect()
-
-    rows = dict(zip(by_arrow["index"].to_pylist(), by_arrow["body"].to_pylist(), strict=True))
+    with admin(mortal.url) as client:
+        stats = client.queue_stats("source")
+        target = client.queue_stats("target").next_index
+    head = stats.next_index
+    floors = {each.name: each.lowest_unacked_index for each in stats.subscriptions}
     # Exactly once, as Arrow sees the files and as Spark does.
-    assert sorted(by_arrow["index"].to_pylist()) == list(range(head))
-    assert sorted(row["index"] for row in by_spark) == list(range(head))
-    # Every accepted one is there as it was, and nothing that nobody sent.
+    assert sorted(rows) == list(range(head))
+    assert sorted((row["index"], bytes(row["body"])) for row in by_spark) == sorted(rows.items())
+    # Every accepted one is there as it was.
     assert {index: rows.get(index) for index in load.accepted} == load.accepted
-    assert set(rows.values()) <= load.attempted
     # The sink: the same messages, each once.
-    assert copied == Counter(rows.values())
+    assert scene.copies.bodies == Counter(rows.values())
     assert target == head
-    assert floors["bronze"].lowest_unacked_index == head
-    assert floors["copy"].lowest_unacked_index == head
+    assert (floors["bronze"], floors["copy"]) == (head, head)
+    # Each kind of kill has met a batch at its step.
+    bronze, copy = zip(*interrupted, strict=True)
+    assert set(LANDING_STEPS) <= set(bronze)
+    assert set(COPY_STEPS) <= set(copy)
