@@ -33,12 +33,13 @@ def _run(spark: SparkSession, kind: str, options: dict[str, str], where: Path) -
         .load()
         .writeStream.format(kind)
         .option("checkpointLocation", str(where / "checkpoint"))
-        .trigger(availableNow=True)
     )
     query = (
         writer.toTable("lake.db.orders") if kind == "iceberg" else writer.start(str(where / "t"))
     )
-    query.awaitTermination()
+    # Spark 4.1 has no `availableNow` for sources in Python; docs/spark.md says to do this.
+    query.processAllAvailable()
+    query.stop()
     rows = (
         spark.table("lake.db.orders")
         if kind == "iceberg"

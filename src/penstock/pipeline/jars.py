@@ -11,16 +11,19 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.lake import DELTA, Lake
+from penstock.pipeline.lake import DELTA, ICEBERG, Lake
 from penstock.pipeline.session import make_quiet_session
 
-__all__ = ["check_jars", "lake_session", "lake_settings"]
+__all__ = ["CATALOG", "check_jars", "lake_session", "lake_settings"]
 
 _SDK = "2.35.4"
 # What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 # By the version of Spark; in November 2026 there is none for a newer one.
-_DELTA = {"4.2": "4.4.0"}
+_DELTA = {"4.1": "4.4.0", "4.2": "4.4.0"}
+_ICEBERG = {"4.1": "1.12.0"}
+# What Spark calls the tables of a lake of Iceberg's by.
+CATALOG = "penstock"
 _DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -75,7 +78,7 @@ def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
 
     With ``fetch`` Spark fetches the jars from Maven Central when it begins, and keeps them.
     """
-    settings = dict(_DELTA_SETTINGS) if lake.format == DELTA else {}
+    settings = _format_settings(lake)
     needed = _needed(lake) if fetch else []
     for each in needed:
         if not each.packages:
@@ -84,6 +87,22 @@ def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
         settings["spark.jars.packages"] = ",".join(n for each in needed for n in each.packages)
         settings["spark.jars.excludes"] = ",".join(n for each in needed for n in each.excludes)
     return settings
+
+
+def _format_settings(lake: Lake) -> dict[str, str]:
+    if lake.format == DELTA:
+        return dict(_DELTA_SETTINGS)
+    if lake.format == ICEBERG:
+        name = f"spark.sql.catalog.{CATALOG}"
+        return {
+            name: "org.apache.iceberg.spark.SparkCatalog",
+            # A table is a directory, below that of the lake.
+            f"{name}.type": "hadoop",
+            f"{name}.warehouse": str(lake.root),
+            # Others may have changed a table: who compacts it, say.
+            f"{name}.cache-enabled": "false",
+        }
+    return {}
 
 
 def check_jars(spark: SparkSession, lake: Lake) -> None:
@@ -99,7 +118,25 @@ def check_jars(spark: SparkSession, lake: Lake) -> None:
 
 def _needed(lake: Lake) -> list[_Jars]:
     needed = [] if lake.root.is_local else [_s3()]
-    return [*needed, _delta()] if lake.format == DELTA else needed
+    if lake.format == DELTA:
+        needed.append(
+            _format_jars(
+                "Delta",
+                _DELTA,
+                "io.delta:delta-spark_{spark}_2.13:{version}",
+                "io.delta.sql.DeltaSparkSessionExtension",
+            )
+        )
+    elif lake.format == ICEBERG:
+        needed.append(
+            _format_jars(
+                "Iceberg",
+                _ICEBERG,
+                "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
+                "org.apache.iceberg.spark.SparkCatalog",
+            )
+        )
+    return needed
 
 
 def _s3() -> _Jars:
@@ -125,17 +162,18 @@ def _hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-api-")
 
 
-def _delta() -> _Jars:
-    purpose, known_by = "a lake of Delta's", "io.delta.sql.DeltaSparkSessionExtension"
+def _format_jars(name: str, versions: dict[str, str], package: str, known_by: str) -> _Jars:
+    """``versions`` are by that of Spark."""
+    purpose = f"a lake of {name}'s"
     spark = ".".join(pyspark.__version__.split(".")[:2])
-    if spark in _DELTA:
-        package = f"io.delta:delta-spark_{spark}_2.13:{_DELTA[spark]}"
-        return _Jars(purpose, known_by, packages=(package,))
+    if spark in versions:
+        found = package.format(spark=spark, version=versions[spark])
+        return _Jars(purpose, known_by, packages=(found,))
     return _Jars(
         purpose,
         known_by,
-        instead=f"there is no Delta for Spark {spark}, only for {', '.join(_DELTA)}: in an "
-        f"environment of its own, pip install penstock 'pyspark=={max(_DELTA)}.*' pyarrow "
+        instead=f"there is no {name} for Spark {spark}, only for {' and '.join(versions)}: in an "
+        f"environment of its own, pip install penstock 'pyspark=={max(versions)}.*' pyarrow "
         "'pandas<3'",
     )
 
