@@ -19,9 +19,6 @@ __all__ = ["CATALOG", "check_jars", "lake_session", "lake_settings"]
 _SDK = "2.35.4"
 # What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-# By the version of Spark; in November 2026 there is none for a newer one.
-_DELTA = {"4.1": "4.4.0", "4.2": "4.4.0"}
-_ICEBERG = {"4.1": "1.12.0"}
 # What Spark calls the tables of a lake of Iceberg's by.
 CATALOG = "penstock"
 _DELTA_SETTINGS = {
@@ -43,6 +40,32 @@ class _Jars(NamedTuple):
     packages: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     instead: str = ""
+
+
+class _Format(NamedTuple):
+    """A table format. `versions` are by that of Spark: each of its jars is for one of them."""
+
+    name: str
+    known_by: str
+    package: str
+    versions: dict[str, str]
+
+
+# In November 2026 there are none for newer Sparks.
+_FORMATS = {
+    DELTA: _Format(
+        "Delta",
+        known_by="io.delta.sql.DeltaSparkSessionExtension",
+        package="io.delta:delta-spark_{spark}_2.13:{version}",
+        versions={"4.1": "4.4.0", "4.2": "4.4.0"},
+    ),
+    ICEBERG: _Format(
+        "Iceberg",
+        known_by="org.apache.iceberg.spark.SparkCatalog",
+        package="org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
+        versions={"4.1": "1.12.0"},
+    ),
+}
 
 
 def lake_session(
@@ -118,25 +141,7 @@ def check_jars(spark: SparkSession, lake: Lake) -> None:
 
 def _needed(lake: Lake) -> list[_Jars]:
     needed = [] if lake.root.is_local else [_s3()]
-    if lake.format == DELTA:
-        needed.append(
-            _format_jars(
-                "Delta",
-                _DELTA,
-                "io.delta:delta-spark_{spark}_2.13:{version}",
-                "io.delta.sql.DeltaSparkSessionExtension",
-            )
-        )
-    elif lake.format == ICEBERG:
-        needed.append(
-            _format_jars(
-                "Iceberg",
-                _ICEBERG,
-                "org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
-                "org.apache.iceberg.spark.SparkCatalog",
-            )
-        )
-    return needed
+    return [*needed, _of_format(_FORMATS[lake.format])] if lake.format in _FORMATS else needed
 
 
 def _s3() -> _Jars:
@@ -162,19 +167,18 @@ def _hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-api-")
 
 
-def _format_jars(name: str, versions: dict[str, str], package: str, known_by: str) -> _Jars:
-    """``versions`` are by that of Spark."""
-    purpose = f"a lake of {name}'s"
+def _of_format(each: _Format) -> _Jars:
+    purpose = f"a lake of {each.name}'s"
     spark = ".".join(pyspark.__version__.split(".")[:2])
-    if spark in versions:
-        found = package.format(spark=spark, version=versions[spark])
-        return _Jars(purpose, known_by, packages=(found,))
+    if spark in each.versions:
+        package = each.package.format(spark=spark, version=each.versions[spark])
+        return _Jars(purpose, each.known_by, packages=(package,))
     return _Jars(
         purpose,
-        known_by,
-        instead=f"there is no {name} for Spark {spark}, only for {' and '.join(versions)}: in an "
-        f"environment of its own, pip install penstock 'pyspark=={max(versions)}.*' pyarrow "
-        "'pandas<3'",
+        each.known_by,
+        instead=f"there is no {each.name} for Spark {spark}, only for "
+        f"{' and '.join(each.versions)}: in an environment of its own, pip install penstock "
+        f"'pyspark=={max(each.versions)}.*' pyarrow 'pandas<3'",
     )
 
 
