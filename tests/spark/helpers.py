@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client import Client
+from penstock.spark.versions import start_to_the_end
 
 OPTIONS = {"username": "admin", "password": "adminpassword", "retrySeconds": "5"}
 
@@ -51,12 +52,10 @@ class World(NamedTuple):
 
 def run_available(rows: DataFrame, directory: Path, name: str = "run") -> StreamingQuery:
     """To the end of what there is, into parquet files below the directory."""
-    query = (
+    query = start_to_the_end(
         rows.writeStream.format("parquet")
         .option("path", str(directory / "out"))
         .option("checkpointLocation", str(directory / name))
-        .trigger(availableNow=True)
-        .start()
     )
     query.awaitTermination()
     return query

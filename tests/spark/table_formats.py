@@ -11,6 +11,9 @@ import sys
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.pipeline.start import start_patiently
 
 __all__: list[str] = []
 
@@ -33,12 +36,17 @@ def _run(spark: SparkSession, kind: str, options: dict[str, str], where: Path) -
         .load()
         .writeStream.format(kind)
         .option("checkpointLocation", str(where / "checkpoint"))
-        .trigger(availableNow=True)
     )
-    query = (
-        writer.toTable("lake.db.orders") if kind == "iceberg" else writer.start(str(where / "t"))
-    )
-    query.awaitTermination()
+
+    def start() -> StreamingQuery:
+        if kind == "iceberg":
+            return writer.toTable("lake.db.orders")
+        return writer.start(str(where / "t"))
+
+    query = start_patiently(start)
+    # Spark 4.1 has no `availableNow` for sources in Python; docs/spark.md says to do this.
+    query.processAllAvailable()
+    query.stop()
     rows = (
         spark.table("lake.db.orders")
         if kind == "iceberg"

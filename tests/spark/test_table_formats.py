@@ -69,15 +69,25 @@ def test_a_table_has_each_message_once_also_when_a_batch_is_run_again(
 
 
 @pytest.mark.usefixtures("java")
-def test_a_lake_of_delta_has_each_message_once_whatever_step_it_was_ended_at(
-    server: Server, client: Client, queue: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "compacts"),
+    [("delta", "Delta compacts them by itself"), ("iceberg", "rewrite_data_files")],
+)
+def test_a_lake_has_each_message_once_whatever_step_it_was_ended_at(
+    server: Server,
+    client: Client,
+    queue: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    compacts: str,
 ) -> None:
-    python, jars = _environment("delta")
+    python, jars = _environment(kind)
     monkeypatch.setenv("PYTHONPATH", f"{ROOT / 'src'}:{ROOT}")
     client.publish(queue, [b'{"n": %d}' % n if n % 10 else b"no" for n in range(100)])
     command: dict[str, object] = {
         "lake": str(tmp_path / "lake"),
-        "format": "delta",
+        "format": kind,
         "jars": jars,
         "options": {"url": server.url, **OPTIONS},
         "settings": {**QUICK, "spark.databricks.delta.snapshotPartitions": "1"},
@@ -100,12 +110,16 @@ def test_a_lake_of_delta_has_each_message_once_whatever_step_it_was_ended_at(
     assert seen["rejects"] == list(range(0, 100, 10))
     assert sorted([*seen["silver"], *seen["rejects"]]) == list(range(100))
     assert seen["published"] == 100
+    floors = {
+        each.name: each.lowest_unacked_index for each in client.queue_stats(queue).subscriptions
+    }
+    assert floors["pipeline"] == 100
     lake = Lake(tmp_path / "lake")
     assert status_of(lake).behind == {"silver": 0, "gold": 0}
     assert "messages/min" in Report(lake).html()
-    with pytest.raises(InvalidArgument, match="are delta and cannot become parquet"):
+    with pytest.raises(InvalidArgument, match=f"are {kind} and cannot become parquet"):
         lake.choose_format("parquet")
-    with pytest.raises(InvalidArgument, match="which compacts them by itself"):
+    with pytest.raises(InvalidArgument, match=compacts):
         compact(lake)
 
 
@@ -114,7 +128,12 @@ def test_a_lake_of_delta_has_each_message_once_whatever_step_it_was_ended_at(
     [
         (["--format", "delta", "--fetch-jars"], "there is no Delta for Spark 4.3"),
         (["--format", "delta"], "there is no Delta for Spark 4.3"),
-        (["--format", "iceberg"], "There is no Iceberg for Spark 4.2 or newer"),
+        (
+            ["--format", "iceberg", "--fetch-jars"],
+            "there is no Iceberg for Spark 4.3, only",
+        ),
+        (["--format", "iceberg"], "there is no Iceberg for Spark 4.3, only"),
+        (["--format", "hudi"], "use parquet or delta or iceberg"),
     ],
 )
 def test_a_format_that_this_spark_cannot_have_is_refused_with_what_to_do(
@@ -129,6 +148,11 @@ def test_a_format_that_this_spark_cannot_have_is_refused_with_what_to_do(
     assert not (lake / "_penstock" / "format").exists()
     # And a session that was there before goes on as it was
     assert spark.sql("SELECT 1").count() == 1
+
+
+def test_iceberg_on_s3_is_refused(bucket: str) -> None:
+    with pytest.raises(InvalidArgument, match="a lake of Iceberg's is a directory"):
+        Lake(bucket).choose_format("iceberg")
 
 
 def test_s3_without_its_jars_is_refused_with_what_to_do(spark: SparkSession, bucket: str) -> None:

@@ -12,7 +12,6 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.client import Client
 from penstock.pipeline.bronze import MESSAGES, land_stream
@@ -20,6 +19,7 @@ from penstock.pipeline.lake import Lake
 from penstock.spark.options import read_options
 from penstock.spark.schema import read_schema
 from penstock.spark.stream_reader import PenstockStreamReader
+from penstock.spark.versions import ReadAllAvailable
 from tests.client.server import Server
 from tests.spark.clocked import ClockedServer, clocked_server
 from tests.spark.helpers import OPTIONS, World, admin

@@ -9,6 +9,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from penstock.spark.versions import start_to_the_end
 from tests.spark.helpers import World
 
 
@@ -110,14 +111,12 @@ def test_a_stream_into_a_queue_publishes_nothing_twice(
     checkpoint = tmp_path / "checkpoint"
 
     def run() -> None:
-        query = (
+        query = start_to_the_end(
             world.stream(subscribe=queue, maxOffsetsPerTrigger="20")
             .select("body")
             .writeStream.format("penstock")
             .options(**world.options, queue=target)
             .option("checkpointLocation", str(checkpoint))
-            .trigger(availableNow=True)
-            .start()
         )
         query.awaitTermination()
 

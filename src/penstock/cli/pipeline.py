@@ -52,7 +52,8 @@ Conf = Annotated[
 FetchJars = Annotated[
     bool,
     typer.Option(
-        "--fetch-jars", help="Spark fetches jars for S3 or Delta from Maven Central, once."
+        "--fetch-jars",
+        help="Spark fetches jars for S3, Delta or Iceberg from Maven Central, once.",
     ),
 ]
 
@@ -93,7 +94,7 @@ def run_command(
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", help="Of the tables of a new lake: parquet or delta."),
+        typer.Option("--format", help="Of the tables of a new lake: parquet, delta or iceberg."),
     ] = None,
     batch_seconds: Annotated[
         float | None,

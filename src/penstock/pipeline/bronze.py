@@ -14,6 +14,7 @@ from penstock.pipeline.files import FilesSource, StagedFile, Staging
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing, Move
 from penstock.pipeline.tables import show_in
+from penstock.spark.versions import start_to_the_end
 
 __all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
 
@@ -55,10 +56,12 @@ class Stream:
         on_landed: Callable[[Landed], None],
         *,
         is_resumed: bool,
+        is_once: bool,
     ) -> None:
         """``is_resumed``: there is a checkpoint, so only the first batch can be a landed one.
 
         Without one the stream begins at its floor, which may lie below in more than one batch.
+        ``is_once``: it goes to the end of what there is.
         """
         self._feed = feed
         self._landing = Landing(lake, feed.table, show_in(spark, lake, feed.table))
@@ -70,6 +73,7 @@ class Stream:
             at=feed.at,
             landed=landed,
             is_resumed=is_resumed,
+            is_once=is_once,
         )
 
     def land(self, batch: DataFrame, _number: int) -> None:
@@ -115,7 +119,8 @@ def land_stream(
     own = lake.checkpoint(feed.table)
     place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
     # Whether there is one elsewhere only Spark could say; to assume none is always right.
-    stream = Stream(spark, lake, feed, on_landed, is_resumed=checkpoints is None and own.exists())
+    is_resumed = checkpoints is None and own.exists()
+    stream = Stream(spark, lake, feed, on_landed, is_resumed=is_resumed, is_once=once)
     spark.dataSource.register(FilesSource)
     every = {**options, **feed.options, **stream.staging.option()}
     source = spark.readStream.format(FilesSource.name()).options(**every).load()
@@ -125,5 +130,5 @@ def land_stream(
         .option("checkpointLocation", place)
     )
     if once:
-        return writer.trigger(availableNow=True).start()
+        return start_to_the_end(writer)
     return writer.trigger(processingTime=f"{round(1000 * batch_seconds)} milliseconds").start()

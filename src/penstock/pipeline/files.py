@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSource, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from penstock.pipeline.place import Place, place_of
@@ -23,6 +23,7 @@ from penstock.spark.fetch import Range
 from penstock.spark.options import ReadOptions, read_options
 from penstock.spark.schema import Shaper, read_schema
 from penstock.spark.stream_reader import Offset, PenstockStreamReader
+from penstock.spark.versions import as_asked
 
 __all__ = ["FilesSource", "StagedFile", "Staging"]
 
@@ -39,7 +40,8 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True):
     """Where files go, and which column counts and which has the time.
 
     `landed` is the next index of each queue that is landed. With `is_resumed` only the first batch
-    can hold any below; otherwise every one may.
+    can hold any below; otherwise every one may. With `is_once` the run goes to the end and no
+    further.
     """
 
     directory: str
@@ -47,6 +49,7 @@ class Staging(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     landed: dict[str, int]
     is_resumed: bool
+    is_once: bool
 
     def option(self) -> dict[str, str]:
         return {_OPTION: msgspec.json.encode(self).decode()}
@@ -82,10 +85,11 @@ class FilesSource(DataSource):
     def schema(self) -> StructType:
         return _SCHEMA
 
-    def streamReader(self, schema: StructType) -> FilesReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         given = dict(self.options)
         staging = msgspec.json.decode(given.pop(_OPTION), type=Staging)
-        return FilesReader(read_options(given, "stream"), staging)
+        reader = FilesReader(read_options(given, "stream"), staging)
+        return as_asked(reader, to_the_end=staging.is_once)
 
 
 class FilesReader(PenstockStreamReader):

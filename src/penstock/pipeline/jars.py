@@ -11,16 +11,16 @@ from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import PipelineError
-from penstock.pipeline.lake import DELTA, Lake
+from penstock.pipeline.lake import DELTA, ICEBERG, Lake
 from penstock.pipeline.session import make_quiet_session
 
-__all__ = ["check_jars", "lake_session", "lake_settings"]
+__all__ = ["CATALOG", "check_jars", "lake_session", "lake_settings"]
 
 _SDK = "2.35.4"
 # What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-# By the version of Spark; in November 2026 there is none for a newer one.
-_DELTA = {"4.2": "4.4.0"}
+# What Spark calls the tables of a lake of Iceberg's by.
+CATALOG = "penstock"
 _DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -40,6 +40,32 @@ class _Jars(NamedTuple):
     packages: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     instead: str = ""
+
+
+class _Format(NamedTuple):
+    """A table format. `versions` are by that of Spark: each of its jars is for one of them."""
+
+    name: str
+    known_by: str
+    package: str
+    versions: dict[str, str]
+
+
+# In November 2026 there are none for newer Sparks.
+_FORMATS = {
+    DELTA: _Format(
+        "Delta",
+        known_by="io.delta.sql.DeltaSparkSessionExtension",
+        package="io.delta:delta-spark_{spark}_2.13:{version}",
+        versions={"4.1": "4.4.0", "4.2": "4.4.0"},
+    ),
+    ICEBERG: _Format(
+        "Iceberg",
+        known_by="org.apache.iceberg.spark.SparkCatalog",
+        package="org.apache.iceberg:iceberg-spark-runtime-{spark}_2.13:{version}",
+        versions={"4.1": "1.12.0"},
+    ),
+}
 
 
 def lake_session(
@@ -75,7 +101,7 @@ def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
 
     With ``fetch`` Spark fetches the jars from Maven Central when it begins, and keeps them.
     """
-    settings = dict(_DELTA_SETTINGS) if lake.format == DELTA else {}
+    settings = _format_settings(lake)
     needed = _needed(lake) if fetch else []
     for each in needed:
         if not each.packages:
@@ -84,6 +110,22 @@ def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
         settings["spark.jars.packages"] = ",".join(n for each in needed for n in each.packages)
         settings["spark.jars.excludes"] = ",".join(n for each in needed for n in each.excludes)
     return settings
+
+
+def _format_settings(lake: Lake) -> dict[str, str]:
+    if lake.format == DELTA:
+        return dict(_DELTA_SETTINGS)
+    if lake.format == ICEBERG:
+        name = f"spark.sql.catalog.{CATALOG}"
+        return {
+            name: "org.apache.iceberg.spark.SparkCatalog",
+            # A table is a directory, below that of the lake.
+            f"{name}.type": "hadoop",
+            f"{name}.warehouse": str(lake.root),
+            # Others may have changed a table: who compacts it, say.
+            f"{name}.cache-enabled": "false",
+        }
+    return {}
 
 
 def check_jars(spark: SparkSession, lake: Lake) -> None:
@@ -99,7 +141,7 @@ def check_jars(spark: SparkSession, lake: Lake) -> None:
 
 def _needed(lake: Lake) -> list[_Jars]:
     needed = [] if lake.root.is_local else [_s3()]
-    return [*needed, _delta()] if lake.format == DELTA else needed
+    return [*needed, _of_format(_FORMATS[lake.format])] if lake.format in _FORMATS else needed
 
 
 def _s3() -> _Jars:
@@ -125,18 +167,18 @@ def _hadoop_version() -> str:
     return jar.stem.removeprefix("hadoop-client-api-")
 
 
-def _delta() -> _Jars:
-    purpose, known_by = "a lake of Delta's", "io.delta.sql.DeltaSparkSessionExtension"
+def _of_format(each: _Format) -> _Jars:
+    purpose = f"a lake of {each.name}'s"
     spark = ".".join(pyspark.__version__.split(".")[:2])
-    if spark in _DELTA:
-        package = f"io.delta:delta-spark_{spark}_2.13:{_DELTA[spark]}"
-        return _Jars(purpose, known_by, packages=(package,))
+    if spark in each.versions:
+        package = each.package.format(spark=spark, version=each.versions[spark])
+        return _Jars(purpose, each.known_by, packages=(package,))
     return _Jars(
         purpose,
-        known_by,
-        instead=f"there is no Delta for Spark {spark}, only for {', '.join(_DELTA)}: in an "
-        f"environment of its own, pip install penstock 'pyspark=={max(_DELTA)}.*' pyarrow "
-        "'pandas<3'",
+        each.known_by,
+        instead=f"there is no {each.name} for Spark {spark}, only for "
+        f"{' and '.join(each.versions)}: in an environment of its own, pip install penstock "
+        f"'pyspark=={max(each.versions)}.*' pyarrow 'pandas<3'",
     )
 
 

@@ -33,11 +33,12 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import LakeInUse
 from penstock.pipeline.place import Place, place_of
 
-__all__ = ["DELTA", "FORMATS", "PARQUET", "Lake"]
+__all__ = ["DELTA", "FORMATS", "ICEBERG", "PARQUET", "Lake"]
 
 PARQUET = "parquet"
 DELTA = "delta"
-FORMATS = (PARQUET, DELTA)
+ICEBERG = "iceberg"
+FORMATS = (PARQUET, DELTA, ICEBERG)
 
 
 class Lake:
@@ -62,9 +63,11 @@ class Lake:
         if wanted is None:
             return
         if wanted not in FORMATS:
+            raise InvalidArgument(f"the format is {wanted!r}: use {' or '.join(FORMATS)}")
+        if wanted == ICEBERG and not self.root.is_local:
             raise InvalidArgument(
-                f"the format is {wanted!r}: use {' or '.join(FORMATS)}. (There is no Iceberg for "
-                "Spark 4.2 or newer yet)"
+                "a lake of Iceberg's is a directory: without a service of its own Iceberg needs a "
+                "place where a file can be renamed in one step. Use delta or parquet on S3"
             )
         if wanted != self.format and self.log("bronze").exists():
             raise InvalidArgument(

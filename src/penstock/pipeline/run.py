@@ -19,7 +19,8 @@ from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, compact_table
 from penstock.pipeline.days import compact_days, days_table
 from penstock.pipeline.errors import QueryFailed
-from penstock.pipeline.lake import PARQUET, Lake
+from penstock.pipeline.jars import CATALOG
+from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
@@ -32,6 +33,11 @@ _MANY_FILES = 32
 _LOOK_SECONDS = 0.25
 # In an object store files stay as they are landed.
 _STORE_BATCH_SECONDS = 60.0
+# Tables of these are not compacted here.
+_COMPACTED_BY = {
+    DELTA: f"Delta compacts them by itself; or say OPTIMIZE delta.`…/{MESSAGES.table}` in SQL",
+    ICEBERG: f"say CALL {CATALOG}.system.rewrite_data_files('{MESSAGES.table}') in SQL",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,8 +229,7 @@ def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
     feeds = (MESSAGES, EVENTS)
     if lake.format != PARQUET:
         raise InvalidArgument(
-            f"the tables of {lake.root} are {lake.format}, which compacts them by itself; or say "
-            f"OPTIMIZE {lake.format}.`{lake.table(MESSAGES.table)}` in SQL"
+            f"the tables of {lake.root} are {lake.format}: {_COMPACTED_BY[lake.format]}"
         )
     if not lake.root.is_local:
         return {

@@ -1,8 +1,10 @@
-"""Tables, as parquet files or as tables of Delta's: how rows get into them and are read.
+"""Tables, as parquet files or as tables of Delta's or Iceberg's: how rows get in and are read.
 
-In a lake of Delta's the files that a batch has staged are appended to the table, instead of moved.
-Delta notes the number of the entry with the rows, in one step (``txnAppId``, ``txnVersion``): an
-entry that is shown again, after a crash, adds nothing.
+In a lake of a table format the files that a batch has staged are appended to the table, instead of
+moved. The number of the entry is noted with the rows, in one step, so that an entry that is shown
+again after a crash adds nothing. Delta looks for it by itself (``txnAppId``, ``txnVersion``). In
+Iceberg's it is in the summary of the snapshot, and is looked for before the rows are appended: one
+driver shows entries, one after the other, so nobody appends in between.
 """
 
 from __future__ import annotations
@@ -13,13 +15,22 @@ from operator import or_
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.pipeline.lake import DELTA, PARQUET, Lake
+from penstock.pipeline.jars import CATALOG
+from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
 from penstock.pipeline.landing import Entry, Move, Show
 from penstock.pipeline.place import Place
 
 __all__ = ["read_entries", "read_table", "replace_table", "show_in"]
 
 _PARTITIONS = ("queue", "day")
+# In the summary of a snapshot: <job>-<number of the entry>.
+_NOTE = "penstock-entry"
+_ICEBERG_PROPERTIES = {
+    # From this version on there are VARIANTs.
+    "format-version": "3",
+    # A typed table may get other columns.
+    "write.spark.accept-any-schema": "true",
+}
 
 
 def show_in(spark: SparkSession, lake: Lake, job: str) -> Show | None:
@@ -37,16 +48,42 @@ def show_in(spark: SparkSession, lake: Lake, job: str) -> Show | None:
             if not staged:
                 continue
             root = base / staged[0].partition("/queue=")[0]
-            rows = spark.read.option("basePath", str(root))
-            writer = rows.parquet(*(str(base / path) for path in staged)).write.format(DELTA)
-            writer = writer.option("txnAppId", f"penstock-{job}")
-            writer = writer.option("txnVersion", entry.number).option("mergeSchema", "true")
-            writer.mode("append").partitionBy(*_PARTITIONS).save(str(lake.table(table)))
+            reader = spark.read.option("basePath", str(root))
+            rows = reader.parquet(*(str(base / path) for path in staged))
+            if lake.format == DELTA:
+                _append_to_delta(rows, lake.table(table), job, entry.number)
+            else:
+                _append_to_iceberg(rows, table, job, entry.number)
 
     return show
 
 
+def _append_to_delta(rows: DataFrame, table: Place, job: str, number: int) -> None:
+    writer = rows.write.format(DELTA).option("txnAppId", f"penstock-{job}")
+    writer = writer.option("txnVersion", number).option("mergeSchema", "true")
+    writer.mode("append").partitionBy(*_PARTITIONS).save(str(table))
+
+
+def _append_to_iceberg(rows: DataFrame, table: str, job: str, number: int) -> None:
+    spark, name, note = rows.sparkSession, _iceberg_name(table), f"{job}-{number}"
+    if not spark.catalog.tableExists(name):
+        new = rows.limit(0).writeTo(name).using(ICEBERG)
+        for key, value in _ICEBERG_PROPERTIES.items():
+            new = new.tableProperty(key, value)
+        new.partitionedBy(*map(F.col, _PARTITIONS)).create()
+    snapshots = spark.table(f"{name}.snapshots")
+    if snapshots.where(F.col("summary")[_NOTE] == note).isEmpty():
+        writer = rows.writeTo(name).option(f"snapshot-property.{_NOTE}", note)
+        writer.option("mergeSchema", "true").append()
+
+
+def _iceberg_name(table: str) -> str:
+    return ".".join(f"`{part}`" for part in (CATALOG, *table.split("/")))
+
+
 def read_table(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
+    if lake.format == ICEBERG:
+        return spark.table(_iceberg_name(table))
     return spark.read.format(lake.format).load(str(lake.table(table)))
 
 
@@ -78,6 +115,9 @@ def _spans(moves: list[Move], number: str) -> Column:
 
 
 def replace_table(lake: Lake, table: str, rows: DataFrame) -> None:
-    """As a whole, in one step, in a lake of Delta's."""
+    """As a whole, in one step, in a lake of a table format."""
+    if lake.format == ICEBERG:
+        rows.writeTo(_iceberg_name(table)).using(ICEBERG).createOrReplace()
+        return
     writer = rows.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true")
     writer.save(str(lake.table(table)))

@@ -6,9 +6,9 @@ import zlib
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
+    DataType,
     DateType,
     IntegerType,
     LongType,
@@ -70,6 +70,17 @@ _EVENTS = StructType(
     ]
 )
 
+# Of all columns here. What Spark has for this is not public, and changes with its version.
+_ARROW: dict[type[DataType], pa.DataType] = {
+    StringType: pa.string(),
+    BinaryType: pa.binary(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    DateType: pa.date32(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+    MapType: pa.map_(pa.string(), pa.string()),
+}
+
 
 class Shaper:
     """Makes of a server's batch one that Spark takes as it is: its names, order and types.
@@ -79,7 +90,9 @@ class Shaper:
     """
 
     def __init__(self, schema: StructType) -> None:
-        self.schema = to_arrow_schema(schema, timezone="UTC")
+        self.schema = pa.schema(
+            [(field.name, _ARROW[type(field.dataType)]) for field in schema.fields]
+        )
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [_fit(_column(batch, field.name), field.type) for field in self.schema]

@@ -18,6 +18,7 @@ from penstock.spark.options import ReadOptions, read_options, write_options
 from penstock.spark.reader import PenstockReader, PushingReader
 from penstock.spark.schema import read_schema
 from penstock.spark.stream_reader import PenstockStreamReader
+from penstock.spark.versions import as_asked
 from penstock.spark.writer import PenstockStreamWriter, PenstockWriter, check_columns
 
 __all__ = ["reader", "schema", "stream_reader", "stream_writer", "writer"]
@@ -36,7 +37,7 @@ def reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     checked = read_options(options, "stream")
     _check_schema(checked, schema)
-    return PenstockStreamReader(checked, schema)
+    return as_asked(PenstockStreamReader(checked, schema))
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:

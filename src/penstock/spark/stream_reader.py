@@ -18,12 +18,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from penstock.errors import InvalidArgument
@@ -33,6 +27,12 @@ from penstock.spark.options import ReadOptions
 from penstock.spark.positions import parse_position, share, split
 from penstock.spark.queues import Place, Queues, QueueState
 from penstock.spark.schema import Shaper
+from penstock.spark.versions import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockStreamReader"]
@@ -46,7 +46,7 @@ _LONGEST_PAUSE_SECONDS = 0.64
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is, for each queue, the next index to read.
+    """An offset is, for each queue, the next index to read. `as_asked` fits it to this Spark.
 
     A queue that is in the end of a batch but not in its start was found with this batch: the batch
     holds nothing of it, and notes where it begins.
