@@ -17,7 +17,7 @@ from penstock.pipeline.lake import Lake
 from penstock.pipeline.status import status_of
 from tests.client.server import Server
 from tests.spark.helpers import OPTIONS, QUICK
-from tests.spark.test_exactly_once import Driver
+from tests.spark.process import Driver
 
 pytestmark = pytest.mark.skipif(
     not (os.environ.get("CI") or os.environ.get("PENSTOCK_SPARK_ALL")),
