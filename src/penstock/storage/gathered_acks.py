@@ -14,7 +14,8 @@ from penstock.core.machine import Machine
 from penstock.core.outcome import Outcome
 from penstock.core.settling import Target, ack
 from penstock.errors import PenstockError
-from penstock.storage.answers import Answer, answer_when_committed, reject
+from penstock.storage.answers import Answer, reject
+from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
 __all__ = ["GatheredAcks"]
@@ -25,7 +26,7 @@ class _Ack(NamedTuple):
     waiting: asyncio.Future[list[Outcome]]
 
 
-class GatheredAcks:
+class GatheredAcks(Gathering):
     """Collects acks, by subscription, and applies them at the end of the loop's turn.
 
     The same message acked by two callers in one turn is done for both.
@@ -40,32 +41,20 @@ class GatheredAcks:
         now_ns: Callable[[], int],
         on_acked: Callable[[str, str], bool],
     ) -> None:
-        self._machine = machine
-        self._journal = journal
-        self._submit = submit
-        self._now_ns = now_ns
+        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
         self._on_acked = on_acked  # whether somebody will come for what is free now
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._acks: dict[tuple[str, str], list[_Ack]] = {}
-        self.size = 0  # bytes that will be needed
 
     def add(
         self, queue: str, subscription: str, targets: Sequence[Target], size: int
     ) -> asyncio.Future[list[Outcome]]:
         """``size`` is what it takes in the log, at most."""
-        if self._loop is None:
-            # Asked once: it costs a system call.
-            self._loop = asyncio.get_running_loop()
-        waiting: asyncio.Future[list[Outcome]] = self._loop.create_future()
+        waiting: asyncio.Future[list[Outcome]] = self._expect(size)
         self._acks.setdefault((queue, subscription), []).append(_Ack(targets, waiting))
-        self.size += size
-        self._journal.before_commit(self.flush, size)
         return waiting
 
-    def flush(self) -> None:
-        """Apply what has gathered. Every caller is answered, whatever happens to the others."""
+    def _decide(self) -> None:
         gathered, self._acks = self._acks, {}
-        self.size = 0
         answers: list[Answer[list[Outcome]]] = []
         is_awaited = False
         for (queue, subscription), acks in gathered.items():
@@ -74,14 +63,8 @@ class GatheredAcks:
             if outcomes:
                 answers += outcomes
                 is_awaited |= self._on_acked(queue, subscription)
-        if not answers:
-            return
-        if is_awaited:
-            # Who waited comes in the next turn. What they take is committed together with this.
-            assert self._loop is not None
-            self._loop.call_soon(answer_when_committed, self._submit, answers)
-        else:
-            answer_when_committed(self._submit, answers)
+        if answers:
+            self._answer(answers, is_awaited=is_awaited)
 
     def _ack(self, queue: str, subscription: str, acks: list[_Ack]) -> list[Answer[list[Outcome]]]:
         """For those that were accepted; the others have been told."""

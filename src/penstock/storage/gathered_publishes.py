@@ -13,7 +13,8 @@ from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
 from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
 from penstock.core.queue import Queue
-from penstock.storage.answers import Answer, answer_when_committed, reject
+from penstock.storage.answers import Answer, reject
+from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
 __all__ = ["GatheredPublishes"]
@@ -33,7 +34,7 @@ class _Group:
         self.size = 0
 
 
-class GatheredPublishes:
+class GatheredPublishes(Gathering):
     """Collects calls and publishes them at the end of the loop's turn."""
 
     def __init__(
@@ -45,24 +46,16 @@ class GatheredPublishes:
         now_ns: Callable[[], int],
         on_published: Callable[[str, int], bool],
     ) -> None:
-        self._machine = machine
-        self._journal = journal
-        self._submit = submit  # done when all is committed; None when it is so already
-        self._now_ns = now_ns
+        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
         self._on_published = on_published  # whether somebody will come for it at once
         self._is_awaited = False
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._groups: list[_Group] = []
         self._open: dict[str, _Group] = {}  # the last group of each queue
-        self.size = 0  # bytes that have gathered, and will be needed
 
     def add(
         self, queue: str, batch: NewBatch, *, overhead: int = 0
     ) -> asyncio.Future[PublishResult]:
         """``overhead`` is what it takes beside its own bytes."""
-        if self._loop is None:
-            # Asked once: it costs a system call.
-            self._loop = asyncio.get_running_loop()
         # One that cannot be a name fails here, and not among the others.
         group = self._open.get(queue)
         count, size = len(batch.bodies), batch.size
@@ -75,35 +68,24 @@ class GatheredPublishes:
         ):
             group = self._open[queue] = _Group(queue)
             self._groups.append(group)
-        answer: asyncio.Future[PublishResult] = self._loop.create_future()
+        answer: asyncio.Future[PublishResult] = self._expect(size + overhead)
         if batch.keys:
             group.keys.update(part.key for part in batch.keys)
         group.batches.append(batch)
         group.answers.append(answer)
         group.count += count
         group.size += size
-        self.size += size + overhead
-        self._journal.before_commit(self.flush, size)
         return answer
 
-    def flush(self) -> None:
-        """Publish what has gathered. Every caller is answered, whatever happens to the others."""
+    def _decide(self) -> None:
         groups, self._groups = self._groups, []
         self._open.clear()
-        self.size = 0
         answers: list[Answer[PublishResult]] = []
         for group in groups:
             answers += self._publish(group)
-        if not answers:
-            return
-        if self._is_awaited:
-            # Who waited comes in the next turn. What they take is committed together with this:
-            # so a message that is awaited is delivered after one sync, not two.
-            self._is_awaited = False
-            assert self._loop is not None
-            self._loop.call_soon(answer_when_committed, self._submit, answers)
-        else:
-            answer_when_committed(self._submit, answers)
+        is_awaited, self._is_awaited = self._is_awaited, False
+        if answers:
+            self._answer(answers, is_awaited=is_awaited)
 
     def _publish(self, group: _Group) -> list[Answer[PublishResult]]:
         """For those that were accepted; the others have been told."""

@@ -14,7 +14,8 @@ from penstock.core.delivery import Handout, Want, receive_each
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
 from penstock.core.runs import Run
-from penstock.storage.answers import answer_when_committed, reject
+from penstock.storage.answers import reject
+from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
 __all__ = ["GatheredReceives", "Wish"]
@@ -42,7 +43,7 @@ class _Asked(NamedTuple):
     lease_seconds: float | None
 
 
-class GatheredReceives:
+class GatheredReceives(Gathering):
     """Collects wishes, by what they ask for, and grants them at the end of the loop's turn."""
 
     def __init__(
@@ -54,32 +55,20 @@ class GatheredReceives:
         now_ns: Callable[[], int],
         deliver_nowait: Callable[[Handout], list[Delivery] | None],
     ) -> None:
-        self._machine = machine
-        self._journal = journal
-        self._submit = submit
-        self._now_ns = now_ns
+        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
         self._deliver_nowait = deliver_nowait
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._wishes: dict[_Asked, list[Wish]] = {}
-        self.size = 0  # bytes that will be needed
 
     def add(
         self, queue: str, subscription: str, want: Want, lease_seconds: float | None, size: int
     ) -> Wish:
         """``size`` is what it takes in the log, at most."""
-        if self._loop is None:
-            # Asked once: it costs a system call.
-            self._loop = asyncio.get_running_loop()
-        wish = Wish(want, self._loop.create_future())
+        wish = Wish(want, self._expect(size))
         self._wishes.setdefault(_Asked(queue, subscription, lease_seconds), []).append(wish)
-        self.size += size
-        self._journal.before_commit(self.flush, size)
         return wish
 
-    def flush(self) -> None:
-        """Grant what has gathered. Every caller is answered, whatever happens to the others."""
+    def _decide(self) -> None:
         gathered, self._wishes = self._wishes, {}
-        self.size = 0
         for asked, wishes in gathered.items():
             present = [wish for wish in wishes if not wish.decided.done()]
             try:
@@ -98,10 +87,9 @@ class GatheredReceives:
         )
         if handout is not None:
             self._share_out(handout, shares, wishes)
-        answer_when_committed(self._submit, [(wish.decided, None) for wish in wishes])
+        self._answer([(wish.decided, None) for wish in wishes])
 
     def _share_out(self, handout: Handout, shares: list[list[Run]], wishes: list[Wish]) -> None:
-        # Put together what is at hand while the disk is busy.
         deliveries = self._deliver_nowait(handout)
         if deliveries is not None and len(deliveries) < sum(b - a for a, b in handout.runs):
             deliveries = None  # something is missing: each is to see what of its own there is
