@@ -42,8 +42,6 @@ from tests.spark.leftovers import (
 from tests.spark.process import Driver
 from tests.spark.quick import archived, make_archive
 
-__all__ = ["Driver"]
-
 BRONZE, COPY = "bronze", "copy"
 SEED = int(os.environ.get("PENSTOCK_SPARK_SEED", "20301"))
 

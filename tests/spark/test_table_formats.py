@@ -25,7 +25,7 @@ from penstock.pipeline.status import status_of
 from tests.client.server import Server
 from tests.docs.page import ROOT
 from tests.spark.helpers import OPTIONS, QUICK
-from tests.spark.test_exactly_once import Driver
+from tests.spark.process import Driver
 
 LIMIT_SECONDS = 280
 
