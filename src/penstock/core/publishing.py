@@ -85,12 +85,11 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
         raise BatchTooLarge(
             f"the batch has {len(messages)} messages, the limit is {MAX_BATCH_MESSAGES}: split it"
         )
-    if set(map(type, messages)) != _ALL_BYTES:
+    if {*map(type, messages)} != _ALL_BYTES:
         return _prepare_each(messages)
-    sizes = [*map(len, messages)]  # type: ignore[arg-type]
-    if max(sizes) > MAX_BODY_BYTES:
+    size = sum(map(len, messages))  # type: ignore[arg-type]
+    if size > MAX_BODY_BYTES and max(map(len, messages)) > MAX_BODY_BYTES:  # type: ignore[arg-type]
         return _prepare_each(messages)
-    size = sum(sizes)
     _check_size(size)
     return NewBatch(list(messages), None, None, size)  # type: ignore[arg-type]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
-from operator import attrgetter
 
 from penstock.core import events as ev
 from penstock.core.config import check_list, check_seconds, check_text, check_whole
@@ -43,8 +41,6 @@ MAX_EXTENSION_SECONDS = 1_000_000_000.0
 
 Target = str | Delivery
 """What is to be settled: a delivery, its receipt, or a message's id."""
-
-_EPOCH = attrgetter("epoch")
 
 
 def ack(
@@ -110,16 +106,14 @@ def _by_epoch(own_id: int, targets: Sequence[Target]) -> dict[int, list[int]]:
                 raise ValueError("a receipt of another subscription, or none")
             found[epoch].append(index)
         return found
-    for epoch, same in groupby(targets, _EPOCH):
-        found[epoch] += [
-            target.index
-            for target in same
-            if type(target) is Delivery
-            and target.subscription_id == own_id
-            and type(target.index) is int
-        ]
-    if sum(map(len, found.values())) < len(targets):
-        raise ValueError("a delivery of another subscription, or none")
+    for target in targets:
+        if (
+            type(target) is not Delivery
+            or target.subscription_id != own_id
+            or type(target.index) is not int
+        ):
+            raise ValueError("a delivery of another subscription, or none")
+        found[target.epoch].append(target.index)
     return found
 
 
