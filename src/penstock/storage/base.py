@@ -18,7 +18,7 @@ from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import QueueStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.storage.block import Chunk
 from penstock.storage.shared import Shared
 
@@ -297,7 +297,11 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Of one queue, or of all of them by name."""
+        """Of one queue, or of all of them by name: none is left out. See `known_stats`."""
+        ...
+
+    async def known_stats(self) -> KnownStats:
+        """Of all queues, as far as they can be looked at. Raises nothing for the others."""
         ...
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:

@@ -22,7 +22,7 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats, news_of, queue_stats
+from penstock.core.stats import KnownStats, QueueStats, news_of, queue_stats
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
@@ -372,6 +372,9 @@ class EmbeddedStore:
         if queue is not None:
             return [queue_stats(self.machine.queue(queue), now_ns)]
         return [queue_stats(q, now_ns) for _, q in sorted(self.machine.queues.items())]
+
+    async def known_stats(self) -> KnownStats:
+        return KnownStats(queues=await self.stats(), missing={})
 
     # Waiting and time.
 

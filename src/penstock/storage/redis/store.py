@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -20,8 +21,9 @@ from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.errors import (
+    InvalidArgument,
     MessageNotFound,
     NotHeld,
     NotLeased,
@@ -32,7 +34,13 @@ from penstock.storage import base
 from penstock.storage.archiving import QueueState
 from penstock.storage.block import Chunk
 from penstock.storage.redis.channels import Channels
-from penstock.storage.redis.connection import MOST, Argument, Connection, bounded
+from penstock.storage.redis.connection import (
+    MOST,
+    TIMEOUT_SECONDS,
+    Argument,
+    Connection,
+    bounded,
+)
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
@@ -48,6 +56,8 @@ from penstock.storage.redis.waiting import Waiting
 from penstock.storage.ticking import Ticker
 
 __all__ = ["RedisStore"]
+
+logger = logging.getLogger(__name__)
 
 CONSUMER_IDLE_MS = 3_600_000
 """For how long a server that receives nothing is shown among the consumers of a group."""
@@ -67,43 +77,51 @@ class RedisStore:
         rng: Random | None = None,
     ) -> None:
         self._connection = connection
-        self._durability = durability
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
-        publishing = Publishing(self._steps, durability)
-        self._telling = Telling(self._steps, publishing.append)
+        self._publishing = Publishing(self._steps, durability)
+        self._telling = Telling(self._steps, self._publishing.append)
         self._steps.tell_events = self._telling.tell
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
-        self._gathering = Gathering(publishing.publish)
+        self._gathering = Gathering(self._publishing.publish)
         self._channels = Channels(connection.driver)
         self._waiting = Waiting(self._steps, self._channels)
         self._shared = RedisShared(self._steps, self._channels)
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._ticker = Ticker()
+        self._listed: set[str] = set()  # as they were when the list was read
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
-        cls, url: str, *, clock: Clock | None = None, rng: Random | None = None
+        cls,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> RedisStore:
-        """Raises `StoreUnavailable` when there is nobody at that address.
+        """A Redis that does not answer for ``timeout_seconds`` is taken to be away.
 
-        And `InvalidArgument` for a Redis that would evict queues.
+        Raises `StoreUnavailable` when there is nobody at that address.
+
+        And `InvalidArgument` for a Redis that would evict queues. One node of a cluster is enough;
+        the others are looked at as they come.
         """
-        connection = Connection(url)
+        connection = Connection(url, timeout_seconds=timeout_seconds)
         try:
-            await connection.check_policy()
-            durability = await connection.durability()
+            await connection.look_after()
+            connection.check_policy()
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, durability, clock=clock, rng=rng)
+        return cls(connection, connection.durability(), clock=clock, rng=rng)
 
     @property
     def durability(self) -> base.Durability:
-        return self._durability
+        return self._publishing.durability
 
     @property
     def problem(self) -> str | None:
@@ -111,7 +129,9 @@ class RedisStore:
 
     @property
     def services(self) -> dict[str, str | None]:
-        return {"redis": self._steps.problem}
+        nodes = self._connection.driver.nodes
+        problem = self._steps.problem
+        return {"redis": problem} | {f"redis {name}": why for name, why in nodes.items()}
 
     @property
     def shared(self) -> RedisShared:
@@ -272,16 +292,38 @@ class RedisStore:
             await self._tell_events(queue)
             answer = await self._steps.ask("stats", queue, self._steps.time)
             return [parse_stats(queue, answer)]
+        found, missing = await self._look_at(await self.names())
+        if missing:
+            name, why = next(iter(missing.items()))
+            more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+            raise StoreUnavailable(f"queue {name!r}{more} cannot be looked at: {why}")
+        return found
+
+    async def known_stats(self) -> KnownStats:
+        names, failure = await self._names_or_known()
+        found, missing = await self._look_at(names)
+        unlisted = None if failure is None else str(failure)
+        return KnownStats(queues=found, missing=missing, unlisted=unlisted)
+
+    async def _look_at(self, names: Sequence[str]) -> tuple[list[QueueStats], dict[str, str]]:
+        """By name; and those that cannot be looked at, each with why."""
         found = []
-        for name in await self.names():
-            await self._tell_events(name)
-            for one in (name, name + DEAD_LETTER_SUFFIX):
-                answer = await self._steps.run(
-                    "stats", self._steps.keys.queue(one), self._steps.time
-                )
-                if answer:
-                    found.append(parse_stats(one, answer))
-        return sorted(found, key=lambda stats: stats.name)
+        missing = {}
+        for name in names:
+            try:
+                found += await self._stats_with_letters(name)
+            except StoreUnavailable as exc:
+                missing[name] = str(exc)
+        return sorted(found, key=lambda stats: stats.name), missing
+
+    async def _stats_with_letters(self, name: str) -> list[QueueStats]:
+        await self._tell_events(name)
+        found = []
+        for one in (name, name + DEAD_LETTER_SUFFIX):
+            answer = await self._steps.run("stats", self._steps.keys.queue(one), self._steps.time)
+            if answer:
+                found.append(parse_stats(one, answer))
+        return found
 
     async def _tell_events(self, queue: str) -> None:
         """If it may be one that events are told in."""
@@ -291,7 +333,19 @@ class RedisStore:
     async def names(self) -> list[str]:
         """Of all queues but those of dead letters."""
         found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
-        return sorted(name.decode() for name in found)
+        self._listed = {name.decode() for name in found}
+        return sorted(self._listed)
+
+    async def known_names(self) -> list[str]:
+        names, _ = await self._names_or_known()
+        return names
+
+    async def _names_or_known(self) -> tuple[list[str], StoreUnavailable | None]:
+        """While the list's own node is away, those that this server knows of, and why."""
+        try:
+            return await self.names(), None
+        except StoreUnavailable as exc:
+            return sorted(self._listed | self._steps.names_of_known()), exc
 
     # Dead letters and dependencies.
 
@@ -373,7 +427,7 @@ class RedisStore:
 
     async def callbacks(self) -> list[CallbackTarget]:
         targets = []
-        for name in await self.names():
+        for name in await self.known_names():
             for queue in (name, name + DEAD_LETTER_SUFFIX):
                 # A queue whose node is away keeps nobody from the others.
                 definition = await self._steps.learn_or_recall(queue)
@@ -398,9 +452,11 @@ class RedisStore:
         No server leads: whichever comes first does it, and what one leaves another does. A queue
         whose node is away keeps nobody from the others; `StoreUnavailable` is raised at the end.
         """
+        if self._connection.driver.is_cluster:
+            await self._look_after()
         recent = microseconds(every_seconds)
-        failure: StoreUnavailable | None = None
-        for name in await self.names():
+        names, failure = await self._names_or_known()
+        for name in names:
             key = self._steps.keys.queue(name)
             try:
                 await self._tell_events(name)
@@ -409,6 +465,15 @@ class RedisStore:
                 failure = exc
         if failure is not None:
             raise failure
+
+    async def _look_after(self) -> None:
+        """Nodes that were away at the start, or are new, count as the others do."""
+        if await self._connection.look_after():
+            self._publishing.durability = self._connection.durability()
+            try:
+                self._connection.check_policy()
+            except InvalidArgument as exc:
+                logger.error("%s", exc)
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
