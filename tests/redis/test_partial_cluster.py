@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.callback import Callback
@@ -130,15 +131,34 @@ async def test_a_server_starts_without_a_node_and_takes_it_in_when_it_is_back(
         with pytest.raises(StoreUnavailable, match=f"{cluster.node} does not answer"):
             await broker.receive("away")
     # And when the node goes on, nothing is left out any more
-    await until(lambda: _has_ticked(store))
+    await until(lambda: _is_whole(store))
     assert [one.queue for one in await broker.callbacks()] == ["away", cluster.here]
     assert [one.body for one in await broker.receive("away")] == [b"a"]
     assert broker.services == dict.fromkeys(broker.services)
 
 
-async def _has_ticked(store: RedisStore) -> bool:
+async def _is_whole(store: RedisStore) -> bool:
     await store.tick()
-    return True
+    return not any(store.services.values())
+
+
+async def test_a_node_that_would_evict_queues_is_found_out_when_it_is_back(
+    make_cluster: Callable[..., Cluster], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = make_cluster()
+    async with Redis.from_url(f"redis://{cluster.node}") as redis:
+        await redis.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            # Given a server that could not ask it at the start, which would have been its end
+            with cluster.without_node():
+                store = await cluster.open()
+            # When it answers, then the server says so, once
+            await until(lambda: _is_whole(store))
+            await store.tick()
+        finally:
+            await redis.config_set("maxmemory-policy", "noeviction")
+    said = [one.message for one in caplog.records if "maxmemory-policy allkeys-lru" in one.message]
+    assert len(said) == 1
 
 
 async def test_figures_say_what_is_missing_and_a_list_is_whole_or_refused(
