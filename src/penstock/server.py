@@ -9,8 +9,9 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -122,10 +123,10 @@ def server_options() -> dict[str, Any]:
     }
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Serve until a signal comes. What was accepted is stored and answered before it returns.
 
-    Raises `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
+    ``unused`` are variables that change nothing, each with why: the log says so. Raises `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
     """
     check_users(settings)
     check_exposure(settings)
@@ -152,7 +153,8 @@ async def serve(settings: Settings) -> None:
             )
             dispatcher = _dispatcher(broker, settings)
             await dispatcher.start()
-            for name, why in without_effect(has_archive=settings.archive is not None).items():
+            useless = {**without_effect(has_archive=settings.archive is not None), **unused}
+            for name, why in useless.items():
                 logger.warning("a variable has no effect", variable=name, because=why)
             logger.info("serving", url=_url(settings, listener), store=_shown(settings.store_url))
             try:
@@ -219,7 +221,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
-def run_server(settings: Settings) -> None:
+def run_server(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Set up the process, and serve until a signal comes. Raises what `serve` raises."""
     configure_logs(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -227,4 +229,4 @@ def run_server(settings: Settings) -> None:
     # What was imported stays for good: the garbage collector need not look at it every time.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    uvloop.run(serve(settings))
+    uvloop.run(serve(settings, unused))

@@ -176,7 +176,7 @@ async def test_figures_say_what_is_missing_and_a_list_is_whole_or_refused(
         assert found["penstock_queues_missing"] == 1
         assert found["penstock_queue_list_up"] == 1
         assert found[f'penstock_service_up{{service="redis {cluster.node}"}}'] == 0
-        assert sum(name.startswith("penstock_service_up") for name in found) == 4
+        assert sum(name.startswith("penstock_service_up") for name in found) == 5
         # And a list with a gap is none, nor are the figures of all queues
         for path in ("/v1/queues", "/v1/stats"):
             refused = await ask("GET", path)
