@@ -25,6 +25,7 @@ from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import SyncTimes
+from penstock.letter_log import LetterLog
 from penstock.lightq_variables import without_effect
 from penstock.logs import configure_logs
 from penstock.push import LOOPBACK, Dispatcher, parse_networks
@@ -126,7 +127,8 @@ def server_options() -> dict[str, Any]:
 async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Serve until a signal comes. What was accepted is stored and answered before it returns.
 
-    ``unused`` are variables that change nothing, each with why: the log says so. Raises `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
+    ``unused`` are variables that change nothing, each with why: the log says so. Raises
+    `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
     """
     check_users(settings)
     check_exposure(settings)
@@ -143,6 +145,8 @@ async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType
             archive=settings.archive,
             archive_mode=settings.archive_mode,
         )
+        letters = LetterLog()
+        store.watch_letters(letters)
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 await create_app(broker, settings, log=log, registry=registry),
@@ -162,6 +166,7 @@ async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType
                 logger.info("stopping")
             finally:
                 await dispatcher.close()
+        letters.close()
     finally:
         listener.close()
         log.flush()

@@ -303,6 +303,9 @@ class ArchivedStore:
     async def callbacks(self) -> list[CallbackTarget]:
         return await self._hot.callbacks()
 
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        self._hot.watch_letters(watch)
+
     async def tick(self) -> None:
         """Do what is due now; the record follows."""
         await self._do_all([self._hot.tick, self.copy_all])

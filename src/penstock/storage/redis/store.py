@@ -44,7 +44,13 @@ from penstock.storage.redis.connection import (
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
-from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
+from penstock.storage.redis.messages import (
+    MICROSECONDS,
+    to_blocks,
+    to_deliveries,
+    to_letters,
+    to_messages,
+)
 from penstock.storage.redis.publishing import Publishing
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
@@ -61,6 +67,9 @@ logger = logging.getLogger(__name__)
 
 CONSUMER_IDLE_MS = 3_600_000
 """For how long a server that receives nothing is shown among the consumers of a group."""
+
+# So many new letters of a queue are looked at in a tick; others are counted.
+_MOST_LETTERS = 100
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -91,6 +100,7 @@ class RedisStore:
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._ticker = Ticker()
+        self._watch: base.LetterWatch | None = None
         self._listed: set[str] = set()  # as they were when the list was read
         self._closing: asyncio.Task[None] | None = None
 
@@ -460,7 +470,16 @@ class RedisStore:
             key = self._steps.keys.queue(name)
             try:
                 await self._tell_events(name)
-                await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
+                most = 0 if self._watch is None else _MOST_LETTERS
+                answer = await self._steps.run(
+                    "sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS, most
+                )
+                if self._watch is not None and answer not in (0, 1):
+                    left_out, *letters = answer
+                    for id, letter in to_letters(name, letters):
+                        self._watch.buried(id, letter)
+                    if left_out:
+                        self._watch.more(name, left_out)
             except StoreUnavailable as exc:
                 failure = exc
         if failure is not None:
@@ -474,6 +493,10 @@ class RedisStore:
                 self._connection.check_policy()
             except InvalidArgument as exc:
                 logger.error("%s", exc)
+
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        """They are looked for with what is due: it costs those who publish and consume nothing."""
+        self._watch = watch
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
