@@ -17,7 +17,7 @@ import msgspec
 from penstock.clock import Clock
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -28,7 +28,6 @@ from penstock.errors import (
     NotHeld,
     NotLeased,
     PenstockError,
-    StoreUnavailable,
 )
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
@@ -48,9 +47,9 @@ from penstock.storage.redis.messages import (
     MICROSECONDS,
     to_blocks,
     to_deliveries,
-    to_letters,
     to_messages,
 )
+from penstock.storage.redis.overview import Overview
 from penstock.storage.redis.publishing import Publishing
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
@@ -64,12 +63,6 @@ from penstock.storage.ticking import Ticker
 __all__ = ["RedisStore"]
 
 logger = logging.getLogger(__name__)
-
-CONSUMER_IDLE_MS = 3_600_000
-"""For how long a server that receives nothing is shown among the consumers of a group."""
-
-# So many new letters of a queue are looked at in a tick; others are counted.
-_MOST_LETTERS = 100
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -89,8 +82,8 @@ class RedisStore:
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
         self._publishing = Publishing(self._steps, durability)
-        self._telling = Telling(self._steps, self._publishing.append)
-        self._steps.tell_events = self._telling.tell
+        self._steps.tell_events = Telling(self._steps, self._publishing.append).tell
+        self._overview = Overview(self._steps)
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
         self._gathering = Gathering(self._publishing.publish)
@@ -100,8 +93,6 @@ class RedisStore:
         self._consumer = f"{socket.gethostname()}-{os.getpid()}"
         self._token = f"{self._consumer}-{SystemRandom().getrandbits(64):x}"
         self._ticker = Ticker()
-        self._watch: base.LetterWatch | None = None
-        self._listed: set[str] = set()  # as they were when the list was read
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -298,64 +289,21 @@ class RedisStore:
         return [[name.decode() for name in names] for names in answer[1]]
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        if queue is not None:
-            await self._tell_events(queue)
-            answer = await self._steps.ask("stats", queue, self._steps.time)
-            return [parse_stats(queue, answer)]
-        found, missing = await self._look_at(await self.names())
-        if missing:
-            name, why = next(iter(missing.items()))
-            more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-            raise StoreUnavailable(f"queue {name!r}{more} cannot be looked at: {why}")
-        return found
+        if queue is None:
+            return await self._overview.stats()
+        await self._overview.tell_events(queue)
+        answer = await self._steps.ask("stats", queue, self._steps.time)
+        return [parse_stats(queue, answer)]
 
     async def known_stats(self) -> KnownStats:
-        names, failure = await self._names_or_known()
-        found, missing = await self._look_at(names)
-        unlisted = None if failure is None else str(failure)
-        return KnownStats(queues=found, missing=missing, unlisted=unlisted)
-
-    async def _look_at(self, names: Sequence[str]) -> tuple[list[QueueStats], dict[str, str]]:
-        """By name; and those that cannot be looked at, each with why."""
-        found = []
-        missing = {}
-        for name in names:
-            try:
-                found += await self._stats_with_letters(name)
-            except StoreUnavailable as exc:
-                missing[name] = str(exc)
-        return sorted(found, key=lambda stats: stats.name), missing
-
-    async def _stats_with_letters(self, name: str) -> list[QueueStats]:
-        await self._tell_events(name)
-        found = []
-        for one in (name, name + DEAD_LETTER_SUFFIX):
-            answer = await self._steps.run("stats", self._steps.keys.queue(one), self._steps.time)
-            if answer:
-                found.append(parse_stats(one, answer))
-        return found
-
-    async def _tell_events(self, queue: str) -> None:
-        """If it may be one that events are told in."""
-        if queue.endswith(EVENTS_SUFFIX) and is_name(queue):
-            await self._telling.tell(queue)
+        return await self._overview.known_stats()
 
     async def names(self) -> list[str]:
-        """Of all queues but those of dead letters."""
-        found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
-        self._listed = {name.decode() for name in found}
-        return sorted(self._listed)
+        return await self._overview.names()
 
     async def known_names(self) -> list[str]:
-        names, _ = await self._names_or_known()
+        names, _ = await self._overview.names_or_known()
         return names
-
-    async def _names_or_known(self) -> tuple[list[str], StoreUnavailable | None]:
-        """While the list's own node is away, those that this server knows of, and why."""
-        try:
-            return await self.names(), None
-        except StoreUnavailable as exc:
-            return sorted(self._listed | self._steps.names_of_known()), exc
 
     # Dead letters and dependencies.
 
@@ -404,7 +352,7 @@ class RedisStore:
         return None if found is None else str(found, "utf-8")
 
     async def snapshot(self, queue: str) -> QueueState | None:
-        await self._tell_events(queue)
+        await self._overview.tell_events(queue)
         return await self._rebuilding.snapshot(queue)
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
@@ -436,25 +384,7 @@ class RedisStore:
         return await self._waiting.wait_news(queue, subscription, seen, timeout_seconds)
 
     async def callbacks(self) -> list[CallbackTarget]:
-        targets = []
-        for name in await self.known_names():
-            for queue in (name, name + DEAD_LETTER_SUFFIX):
-                # A queue whose node is away keeps nobody from the others.
-                definition = await self._steps.learn_or_recall(queue)
-                if definition is None:
-                    continue
-                targets += [
-                    CallbackTarget(
-                        queue=queue,
-                        subscription=reader.name,
-                        callback=reader.config.callback,
-                        paused=reader.config.paused,
-                        secrets=reader.secrets,
-                    )
-                    for reader in definition.readers.values()
-                    if reader.config.callback is not None
-                ]
-        return targets
+        return await self._overview.callbacks()
 
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server has in the last ``every_seconds``.
@@ -464,26 +394,7 @@ class RedisStore:
         """
         if self._connection.driver.is_cluster:
             await self._look_after()
-        recent = microseconds(every_seconds)
-        names, failure = await self._names_or_known()
-        for name in names:
-            key = self._steps.keys.queue(name)
-            try:
-                await self._tell_events(name)
-                most = 0 if self._watch is None else _MOST_LETTERS
-                answer = await self._steps.run(
-                    "sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS, most
-                )
-                if self._watch is not None and answer not in (0, 1):
-                    left_out, *letters = answer
-                    for id, letter in to_letters(name, letters):
-                        self._watch.buried(id, letter)
-                    if left_out:
-                        self._watch.more(name, left_out)
-            except StoreUnavailable as exc:
-                failure = exc
-        if failure is not None:
-            raise failure
+        await self._overview.sweep(every_seconds)
 
     async def _look_after(self) -> None:
         """Nodes that were away at the start, or are new, count as the others do."""
@@ -495,8 +406,7 @@ class RedisStore:
                 logger.error("%s", exc)
 
     def watch_letters(self, watch: base.LetterWatch) -> None:
-        """They are looked for with what is due: it costs those who publish and consume nothing."""
-        self._watch = watch
+        self._overview.watch = watch
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""
