@@ -169,6 +169,8 @@ async def test_a_server_that_starts_without_a_node_takes_in_the_replica_that_is_
             # And it is ready, unless the others have stopped as well
             await cluster.set_coverage(True)
             await _until_problem(store, "cluster is down")
+            with pytest.raises(StoreUnavailable, match="Redis is away"):
+                await RedisStore.open(url)
             await cluster.set_coverage(False)
             await _until_problem(store, None)
             # And when the replica is promoted, for the rest: for each message once
