@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 import time
@@ -21,8 +22,10 @@ from tests.redis_server import redis_url
 __all__ = [
     "NODES",
     "cluster_url",
+    "killed",
     "moving",
     "node_of",
+    "prefix_with",
     "remove_cluster_keys",
     "start_nodes",
     "stop_cluster",
@@ -32,6 +35,14 @@ NODES = 3
 _SLOTS = 16384
 _WAIT_SECONDS = 60
 _LOOK_SECONDS = 0.02
+
+_KEYS = {
+    "list": "queues",
+    "users": "document:users.json",
+    "tokens": "document:token.key",
+    "mark": "archive",
+    "rebuilding": "lock:rebuild",
+}
 
 _nodes: list[ValkeyServer] = []
 
@@ -107,6 +118,32 @@ def node_of(queue: str) -> int:
         found: Any = redis.execute_command("CLUSTER", "SLOTS")
     (port,) = (place[1] for first, last, place, *_ in found if first <= slot <= last)
     return int(port)
+
+
+def prefix_with(beginning: str, **keys: bool) -> str:
+    """One of which each of these keys is on the node of the queue `away`, or is not."""
+    port = node_of("away")
+    wanted = {_KEYS[name]: is_away for name, is_away in keys.items()}
+    prefixes = (f"{beginning}-{number}" for number in itertools.count())
+    return next(
+        prefix
+        for prefix in prefixes
+        if all((node_of(f"{prefix}:{key}") == port) == wanted[key] for key in wanted)
+    )
+
+
+@contextmanager
+def killed(port: int) -> Iterator[None]:
+    """A node goes, and comes back with what it had."""
+    (node,) = (one for one in _nodes if one.port == port)
+    with Redis(port=port) as redis:
+        redis.save()
+    node.terminate()
+    try:
+        yield
+    finally:
+        node.start()
+        _until(lambda: all(_knows(one, NODES) for one in _nodes))
 
 
 @contextmanager

@@ -11,13 +11,18 @@ from urllib.parse import quote, urlencode
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 
-__all__ = ["archive_url", "store_url", "without_effect"]
+__all__ = ["OTHER_VARIABLES", "archive_url", "store_url", "without_effect"]
 
 _HOST = ("SPRING_DATA_REDIS_HOST", "SPRING_REDIS_HOST")
 _PORT = ("SPRING_DATA_REDIS_PORT", "SPRING_REDIS_PORT")
 _PASSWORD = ("SPRING_DATA_REDIS_PASSWORD", "SPRING_REDIS_PASSWORD")
 _MONGO = ("MONGO_URI", "SPRING_DATA_MONGODB_URI")
 _DATABASE = ("MONGO_DB", "SPRING_DATA_MONGODB_DATABASE")
+
+_SUFFIX = "LIGHTQ_DLQ_SUFFIX"
+
+OTHER_VARIABLES = frozenset({*_HOST, *_PORT, *_PASSWORD, *_MONGO, *_DATABASE, _SUFFIX})
+"""That are looked at here."""
 
 
 def _first(names: tuple[str, ...]) -> str:
@@ -53,9 +58,9 @@ def archive_url() -> str | None:
 def without_effect(*, has_archive: bool) -> dict[str, str]:
     """Variables that are set and change nothing, each with the reason."""
     found = {}
-    suffix = os.environ.get("LIGHTQ_DLQ_SUFFIX") or DEAD_LETTER_SUFFIX
+    suffix = os.environ.get(_SUFFIX) or DEAD_LETTER_SUFFIX
     if suffix != DEAD_LETTER_SUFFIX:
-        found["LIGHTQ_DLQ_SUFFIX"] = f"names of dead letters always end in {DEAD_LETTER_SUFFIX}"
+        found[_SUFFIX] = f"names of dead letters always end in {DEAD_LETTER_SUFFIX}"
     if os.environ.get("MONGO_URI") and not has_archive:
         found["MONGO_URI"] = "messages are not in Redis, and only those have a record in MongoDB"
     return found

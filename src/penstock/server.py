@@ -9,8 +9,9 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -24,6 +25,7 @@ from penstock.http.app import create_app
 from penstock.http.connection import Connection
 from penstock.http.request_log import RequestLog
 from penstock.http.request_times import SyncTimes
+from penstock.letter_log import LetterLog
 from penstock.lightq_variables import without_effect
 from penstock.logs import configure_logs
 from penstock.push import LOOPBACK, Dispatcher, parse_networks
@@ -122,10 +124,11 @@ def server_options() -> dict[str, Any]:
     }
 
 
-async def serve(settings: Settings) -> None:
+async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Serve until a signal comes. What was accepted is stored and answered before it returns.
 
-    Raises `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
+    ``unused`` are variables that change nothing, each with why: the log says so. Raises
+    `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
     """
     check_users(settings)
     check_exposure(settings)
@@ -142,6 +145,8 @@ async def serve(settings: Settings) -> None:
             archive=settings.archive,
             archive_mode=settings.archive_mode,
         )
+        letters = LetterLog()
+        store.watch_letters(letters)
         async with Broker(store) as broker:
             config = uvicorn.Config(
                 await create_app(broker, settings, log=log, registry=registry),
@@ -152,7 +157,8 @@ async def serve(settings: Settings) -> None:
             )
             dispatcher = _dispatcher(broker, settings)
             await dispatcher.start()
-            for name, why in without_effect(has_archive=settings.archive is not None).items():
+            useless = {**without_effect(has_archive=settings.archive is not None), **unused}
+            for name, why in useless.items():
                 logger.warning("a variable has no effect", variable=name, because=why)
             logger.info("serving", url=_url(settings, listener), store=_shown(settings.store_url))
             try:
@@ -160,6 +166,7 @@ async def serve(settings: Settings) -> None:
                 logger.info("stopping")
             finally:
                 await dispatcher.close()
+        letters.close()
     finally:
         listener.close()
         log.flush()
@@ -219,7 +226,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 65_536)), hard))
 
 
-def run_server(settings: Settings) -> None:
+def run_server(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Set up the process, and serve until a signal comes. Raises what `serve` raises."""
     configure_logs(settings.log_level, settings.log_format)
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -227,4 +234,4 @@ def run_server(settings: Settings) -> None:
     # What was imported stays for good: the garbage collector need not look at it every time.
     gc.freeze()
     gc.set_threshold(GC_THRESHOLD)
-    uvloop.run(serve(settings))
+    uvloop.run(serve(settings, unused))

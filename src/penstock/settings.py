@@ -14,21 +14,23 @@ from pydantic import AliasChoices, Field
 from pydantic.fields import FieldInfo
 from pydantic_settings import (
     BaseSettings,
+    EnvSettingsSource,
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
 
 from penstock.core.limits import NAME_PATTERN
-from penstock.lightq_variables import archive_url, store_url
+from penstock.lightq_variables import OTHER_VARIABLES, archive_url, store_url
 from penstock.logs import Level
+from penstock.variables import PREFIX, is_service_link
 
-__all__ = ["Settings", "is_loopback"]
+__all__ = ["LIGHTQ_VARIABLES", "VARIABLES", "Settings", "is_loopback"]
 
 
 def _setting(name: str, default: Any, *lightq: str, **limits: Any) -> Any:
     """A setting, by its own name, its environment variable, or the one LightQ has for it."""
-    names = AliasChoices(name, f"PENSTOCK_{name.upper()}", *lightq)
+    names = AliasChoices(name, f"{PREFIX}{name.upper()}", *lightq)
     return Field(default, validation_alias=names, **limits)
 
 
@@ -70,6 +72,12 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         assert isinstance(init_settings, InitSettingsSource)
+        assert isinstance(env_settings, EnvSettingsSource)
+        env_settings.env_vars = {
+            name: value
+            for name, value in env_settings.env_vars.items()
+            if not is_service_link(name, value or "")
+        }
         lightq = _LightQStores(settings_cls, init_settings.init_kwargs)
         return init_settings, env_settings, lightq
 
@@ -173,6 +181,20 @@ class Settings(BaseSettings):
     def is_on_loopback(self) -> bool:
         """Whether only programs of this machine can reach the server."""
         return is_loopback(self.host)
+
+
+def _names() -> frozenset[str]:
+    found: list[str] = []
+    for field in Settings.model_fields.values():
+        assert isinstance(field.validation_alias, AliasChoices)
+        found += [str(one) for one in field.validation_alias.choices[1:]]
+    return frozenset(found)
+
+
+VARIABLES = frozenset(name for name in _names() if name.startswith(PREFIX))
+"""Of the environment, each of which is a setting."""
+LIGHTQ_VARIABLES = _names() - VARIABLES | OTHER_VARIABLES
+"""The same by the names that LightQ and Simple Queue Service have."""
 
 
 def is_loopback(host: str) -> bool:

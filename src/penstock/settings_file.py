@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 
 from penstock.errors import InvalidArgument
+from penstock.settings import LIGHTQ_VARIABLES, VARIABLES
+from penstock.variables import CLIENT_VARIABLES, PREFIX, meant
 
 __all__ = ["load_settings_file"]
 
@@ -15,13 +17,14 @@ _LINE = re.compile(r"(?:export\s+)?([A-Za-z][\w.-]*)\s*[=:]\s*(.*)")
 _PLACEHOLDER = re.compile(r"\$\{(\w+)(?::-?([^}]*))?\}")
 
 
-def load_settings_file(path: Path) -> None:
+def load_settings_file(path: Path) -> list[str]:
     """Put what it says into the environment of this process, but for what is set there already.
 
-    ``rate.limit.push-per-second`` is ``RATE_LIMIT_PUSH_PER_SECOND``. What is no setting of ours or
-    of LightQ's has no effect. Raises `InvalidArgument` for a file that cannot be read, and for a
-    line that says nothing.
+    ``rate.limit.push-per-second`` is ``RATE_LIMIT_PUSH_PER_SECOND``. Properties of LightQ's that
+    are no setting, and Spring's, have no effect: those are returned. Raises `InvalidArgument` for a
+    file that cannot be read, for a line that says nothing, and for a setting that there is not.
     """
+    unused = []
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as exc:
@@ -35,8 +38,24 @@ def load_settings_file(path: Path) -> None:
             # Without the line: it may hold a password.
             raise InvalidArgument(f"line {number} of {str(path)!r} is no setting: write NAME=value")
         name = re.sub(r"[.-]", "_", found[1]).upper()
+        _check_known(name, f"line {number} of {str(path)!r}")
+        if not name.startswith(PREFIX) and name not in LIGHTQ_VARIABLES:
+            unused.append(found[1])
         if not os.environ.get(name):
             os.environ[name] = _value(found[2])
+    return unused
+
+
+def _check_known(name: str, where: str) -> None:
+    """No other program's names with our prefix belong into this file but those of the client."""
+    if name.startswith(PREFIX):
+        if name in VARIABLES | CLIENT_VARIABLES:
+            return
+        near = meant(name, VARIABLES)
+        advice = "remove it" if near is None else f"did you mean {near}?"
+        raise InvalidArgument(f"{where}: there is no setting {name}: {advice}")
+    if f"{PREFIX}{name}" in VARIABLES:
+        raise InvalidArgument(f"{where}: {name} has no effect: write {PREFIX}{name}")
 
 
 def _value(text: str) -> str:

@@ -45,6 +45,7 @@ class World:
         self._rng = Random(1)  # goes on over restarts
         self._store: TickingStore | None = None
         self._books = _Books()
+        self._watch: base.LetterWatch | None = None
         self.broker = Broker(_CheckedStore(self))
 
     @property
@@ -57,6 +58,13 @@ class World:
 
     async def restart(self) -> None:
         self._store = await self.backend.restart(self.store, self._directory, self.clock, self._rng)
+        if self._watch is not None:
+            self._store.watch_letters(self._watch)
+
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        """Also after a restart."""
+        self._watch = watch
+        self.store.watch_letters(watch)
 
     async def close(self) -> None:
         await self.store.close()

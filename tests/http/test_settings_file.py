@@ -112,6 +112,37 @@ def test_a_line_that_says_nothing_is_named_and_not_shown(
     assert "password" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        (
+            "PENSTOCK_LOG_LEVL=debug",
+            "there is no setting PENSTOCK_LOG_LEVL: did you mean PENSTOCK_LOG_LEVEL",
+        ),
+        ("penstock.max-delivery=3", "did you mean PENSTOCK_MAX_DELIVERIES"),
+        ("PENSTOCK_FLAVOUR=x", "there is no setting PENSTOCK_FLAVOUR: remove it"),
+        ("port=9000", "PORT has no effect: write PENSTOCK_PORT"),
+    ],
+)
+def test_a_setting_that_there_is_not_is_named_with_its_line(
+    tmp_path: Path, line: str, advice: str
+) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        loaded(tmp_path / "a", f"PENSTOCK_URL=http://a\n{line}\n")
+    assert "line 2 of" in str(refused.value)
+    assert advice in str(refused.value)
+
+
+def test_what_lightqs_file_says_to_others_has_no_effect_and_is_told(
+    tmp_path: Path, log: Path
+) -> None:
+    file = tmp_path / "application.properties"
+    file.write_text("spring.application.name=lightq\nlightq.dlq-suffix=-dlq\nserver.port=0\n")
+    with running("memory:", log, "--settings", str(file)) as server:
+        told = [one for one in server.log_lines() if one["event"] == "a variable has no effect"]
+    assert [one["variable"] for one in told] == ["spring.application.name"]
+
+
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     code, text = refusal("--settings", str(tmp_path / "none"))
     assert (code, "cannot be read" in text) == (2, True)

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
-from penstock.storage.redis import store as redis_store
+from penstock.storage.redis import overview
 from penstock.storage.redis.store import RedisStore
 from tests.contract.clock import ManualClock
 
@@ -205,7 +205,7 @@ async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, r
 async def test_a_server_that_is_gone_is_no_consumer_for_ever(
     address: str, redis: Redis, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(redis_store, "CONSUMER_IDLE_MS", 0)
+    monkeypatch.setattr(overview, "CONSUMER_IDLE_MS", 0)
     clock = ManualClock()
     servers = []
     for number in (1, 2, 3):

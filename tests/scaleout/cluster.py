@@ -71,6 +71,14 @@ class Shards:
                 await redis.client_kill_filter(_type="replica")
             yield
 
+    async def set_coverage(self, is_wanted: bool) -> None:
+        """Whether those that are there stop where one is not."""
+        for node in self.nodes:
+            if node.is_running():
+                async with Redis(port=node.port) as redis:
+                    value = "yes" if is_wanted else "no"
+                    await redis.config_set("cluster-require-full-coverage", value)
+
     async def promote(self, replica: ValkeyServer) -> None:
         """Now it may take the place of its node, which is gone. Until it has."""
         async with (

@@ -12,14 +12,17 @@ import pytest
 import pytest_asyncio
 
 from penstock.broker import Broker
+from penstock.core.callback import Callback
 from penstock.core.message import Delivery
 from penstock.errors import StoreUnavailable
+from penstock.push import LOOPBACK, Dispatcher
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from tests.client.server import Server
 from tests.crash import report
 from tests.crash.load import Load
 from tests.http.client import Client
+from tests.push.receiver import Receiver
 from tests.redis_server import standing_still
 from tests.scaleout.cluster import Shards, shards
 from tests.scaleout.faults import AWAY_SECONDS
@@ -136,6 +139,54 @@ async def test_a_node_that_stands_still_is_replaced_while_the_others_go_on(
     await cluster.until_whole()
 
 
+async def test_a_server_that_starts_without_a_node_takes_in_the_replica_that_is_promoted(
+    cluster: Shards,
+) -> None:
+    # Given two queues on nodes of their own, both with messages and with somebody who is called
+    listing, _ = await cluster.of("penstock:queues")
+    nodes = {name: (await cluster.of(name))[0] for name in ("four", "five", "six", "seven")}
+    gone = next(name for name in nodes if nodes[name] != listing)
+    there = next(name for name in nodes if nodes[name] != nodes[gone])
+    node, replica = await cluster.of(gone)
+    url = cluster.url
+    async with Receiver() as receiver, asyncio.timeout(_SECONDS):
+        async with Broker(await RedisStore.open(f"{url}?replicas=1")) as broker:
+            for queue in (gone, there):
+                hook = Callback(url=receiver.url(queue))
+                await broker.create_queue(queue)
+                await broker.create_subscription(queue, "hook", callback=hook)
+                await broker.publish(queue, [b"%d" % number for number in range(10)])
+        # When one is killed, and a server started
+        node.terminate()
+        store = await RedisStore.open(url)
+        async with Broker(store) as broker:
+            dispatcher = Dispatcher(broker, allowed=LOOPBACK, refresh_seconds=0.05)
+            await dispatcher.start()
+            # Then it calls for the other
+            assert {call.path for call in await receiver.wait_for(10)} == {f"/{there}"}
+            # And promises nothing of one that it could not ask
+            assert broker.durability == "memory"
+            # And it is ready, unless the others have stopped as well
+            await cluster.set_coverage(True)
+            await _until_problem(store, "cluster is down")
+            with pytest.raises(StoreUnavailable, match="Redis is away"):
+                await RedisStore.open(url)
+            await cluster.set_coverage(False)
+            await _until_problem(store, None)
+            # And when the replica is promoted, for the rest: for each message once
+            await cluster.promote(replica)
+            await receiver.wait_for(20)
+            await dispatcher.close()
+            await store.tick()
+            assert store.durability == "fsync"
+            for queue in (gone, there):
+                bodies = [int(one.body) for one in receiver.calls if one.path == f"/{queue}"]
+                assert sorted(bodies) == list(range(10))
+            assert {one.name for one in await broker.stats()} >= {gone, there}
+    await asyncio.to_thread(node.start)
+    await cluster.until_whole()
+
+
 async def test_a_redis_that_stands_still_is_left_for_the_one_that_sentinel_promotes(
     redis: Watched,
 ) -> None:
@@ -152,6 +203,15 @@ async def test_a_redis_that_stands_still_is_left_for_the_one_that_sentinel_promo
                 await waiting
             # And then everything goes on
             assert [one.body for one in await _receive(broker, "jobs")] == [b"a"]
+
+
+async def _until_problem(store: RedisStore, text: str | None) -> None:
+    async with asyncio.timeout(_SECONDS):
+        while (store.problem is not None) != (text is not None):
+            with suppress(StoreUnavailable):
+                await store.tick()
+            await asyncio.sleep(_LOOK_SECONDS)
+    assert text is None or text in str(store.problem)
 
 
 async def _receive(broker: Broker, queue: str) -> list[Delivery]:

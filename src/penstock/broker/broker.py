@@ -37,7 +37,7 @@ from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import QueueStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.errors import InvalidArgument, MessageNotFound, QueueExists
 from penstock.storage import base
 from penstock.storage.base import Store
@@ -163,8 +163,13 @@ class Broker:
         return with_states(await self._store.stats(name), self._callbacks)[0]
 
     async def stats(self) -> list[QueueStats]:
-        """The stats of every queue, by name."""
+        """Of every queue, by name. Raises `StoreUnavailable` if one cannot be looked at."""
         return with_states(await self._store.stats(), self._callbacks)
+
+    async def known_stats(self) -> KnownStats:
+        """Of every queue, as far as it can be looked at, and which cannot."""
+        known = await self._store.known_stats()
+        return msgspec.structs.replace(known, queues=with_states(known.queues, self._callbacks))
 
     # Subscriptions.
 

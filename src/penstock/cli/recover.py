@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from penstock.cli import exits
 from penstock.cli.options import AsJson
 from penstock.cli.output import print_json
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, StoreUnavailable
 from penstock.settings import Settings
 from penstock.storage.archiving import Recovered
 from penstock.storage.registry import open_archived
@@ -50,6 +50,8 @@ def recover(
 async def _recover(store: str, archive: str) -> Recovered:
     opened = await open_archived(store, archive)
     await opened.close()
+    if opened.behind is not None:
+        raise StoreUnavailable(f"not all of the record could be looked for: {opened.behind}")
     return opened.recovered
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,8 +12,9 @@ from pydantic import ValidationError
 from penstock.cli import exits
 from penstock.errors import PenstockError
 from penstock.server import run_server
-from penstock.settings import Settings
+from penstock.settings import VARIABLES, Settings
 from penstock.settings_file import load_settings_file
+from penstock.variables import check_variables, unused_variables
 
 __all__ = ["serve"]
 
@@ -47,7 +49,7 @@ def serve(
     """Start the server.
 
     Every setting can also be given as PENSTOCK_<NAME> in the environment, or in a file. Options go
-    first, then the environment.
+    first, then the environment. A name that is nearly one of a setting is refused.
     """
     given: dict[str, Any] = {
         "host": host,
@@ -62,10 +64,12 @@ def serve(
         "log_format": log_format,
     }
     try:
+        check_variables(os.environ, VARIABLES)
+        unused = unused_variables(os.environ, VARIABLES)
         if settings_file is not None:
-            load_settings_file(settings_file)
+            unused |= dict.fromkeys(load_settings_file(settings_file), "no setting has this name")
         settings = Settings(**{name: value for name, value in given.items() if value is not None})
-        run_server(settings)
+        run_server(settings, unused)
     except ValidationError as exc:
         exits.usage(
             "\n".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in exc.errors())

@@ -57,18 +57,19 @@ def bury(
     """Make a message a dead letter, and for those that wait and want it, theirs too."""
     queue = subscription.queue
     letters = queue.dead_letters or new_dead_letter_queue(machine, queue, now_ns)
-    machine.emit(
-        ev.DeadLettered(
-            at_ns=now_ns,
-            subscription_id=subscription.id,
-            subscription=subscription.name,
-            dead_letter_queue_id=letters.id,
-            index=index,
-            letter_index=letters.next,
-            deliveries=subscription.deliveries_of(index),
-            reason=reason[:MAX_REASON_CHARACTERS],
-        )
+    event = ev.DeadLettered(
+        at_ns=now_ns,
+        subscription_id=subscription.id,
+        subscription=subscription.name,
+        dead_letter_queue_id=letters.id,
+        index=index,
+        letter_index=letters.next,
+        deliveries=subscription.deliveries_of(index),
+        reason=reason[:MAX_REASON_CHARACTERS],
     )
+    machine.emit(event)
+    if machine.on_buried is not None:
+        machine.on_buried(queue, event)
     for child in subscription.children:
         if (
             child.config.on_dead_parent == "cascade"

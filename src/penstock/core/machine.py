@@ -8,7 +8,7 @@ log. Recovery applies the same events again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -57,6 +57,8 @@ class Machine:
         # What happened and is to be told, by the queue it happened to: see `lifecycle`.
         self.untold: dict[int, list[LifecycleRun]] = {}
         self.is_observed = False  # whether any queue wants its events told
+        # Told of every letter when it is made, and not again at recovery. It must not raise.
+        self.on_buried: Callable[[Queue, ev.DeadLettered], None] | None = None
 
     def queue(self, name: str) -> Queue:
         """Raises `QueueNotFound`."""

@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from penstock.core.queue import Queue
     from penstock.core.subscription import Subscription
 
-__all__ = ["QueueStats", "SubscriptionStats", "news_of", "queue_stats", "subscription_stats"]
+__all__ = [
+    "KnownStats",
+    "QueueStats",
+    "SubscriptionStats",
+    "news_of",
+    "queue_stats",
+    "subscription_stats",
+]
 
 
 class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +109,18 @@ def _places(subscription: Subscription) -> tuple[int, int, int, int]:
         subscription.groups.parked,
         sum(stop - start for start, stop in subscription.held()),
     )
+
+
+class KnownStats(msgspec.Struct, frozen=True, kw_only=True):
+    """As much as can be looked at now, of every queue by name.
+
+    `missing` are the queues that cannot, each with why. `unlisted` is why there may be more that
+    are not even known, if there may.
+    """
+
+    queues: list[QueueStats]
+    missing: dict[str, str]
+    unlisted: str | None = None
 
 
 def news_of(subscription: Subscription, now_ns: int) -> News:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections.abc import Iterable
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
-from penstock.errors import StorageError
+from penstock.errors import StorageError, StoreUnavailable
 from penstock.http.api import Topics, api_routes
 from penstock.http.auth.authenticator import Authenticator
 from penstock.http.auth.passwords import Passwords
@@ -33,6 +34,9 @@ from penstock.settings import Settings
 from penstock.storage.local import LocalShared
 
 __all__ = ["create_app"]
+
+# How often what was away at the start is tried again.
+_AGAIN_SECONDS = 1.0
 
 logger = structlog.get_logger("penstock.http")
 
@@ -75,7 +79,7 @@ async def create_app(
         *native_routes(broker),
         *Subscribers(users, topics).routes(),
         *api_routes(topics, users, authenticator, tokens, settings),
-        *Ops(broker, registry).routes(),
+        *Ops(broker, users, tokens, registry).routes(),
     ]
     routes += Documents(routes).routes()
     # The framework's default router is shared by all applications of a process.
@@ -84,15 +88,40 @@ async def create_app(
         app.router.add(route.method, route.path, gate.guard(route))
     app.router.fallback = _fallback(gate, routes)
 
+    opening: list[asyncio.Task[None]] = []
+
     @app.on_start
     async def open_topics(app: Application) -> None:
         try:
             await topics.open()
+        except StoreUnavailable as exc:
+            logger.warning("the topics are put right later", error=str(exc))
+            opening.append(asyncio.get_running_loop().create_task(_open_later(topics)))
         except StorageError as exc:
             # A disk that is full now may have space later, and the queues work without topics.
             logger.error("the topics could not be put right: start again", error=str(exc))
 
+    @app.on_stop
+    async def stop_opening(app: Application) -> None:
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+
     return app
+
+
+async def _open_later(topics: Topics) -> None:
+    """When their queue, or the users, are there again."""
+    while True:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        try:
+            await topics.open()
+            return
+        except StoreUnavailable:
+            continue
+        except Exception:
+            logger.exception("the topics could not be put right: start again")
+            return
 
 
 def _fallback(gate: Gate, routes: Iterable[Route]) -> Handler:

@@ -10,9 +10,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument, NotFound
+from penstock.http.auth.tokens import Tokens
 from penstock.http.auth.user import Role
+from penstock.http.auth.users import Users
 from penstock.http.body import read_body
 from penstock.http.exchange import IncomingRequest
+from penstock.http.gaps import Gaps
 from penstock.http.gate import Route, answer
 from penstock.http.openapi.operation import Answer, Operation, Parameter, form, gives
 from penstock.http.openapi.schema import TEXT, object_of
@@ -32,8 +35,12 @@ class _LevelChange(msgspec.Struct, frozen=True, rename="camel"):
 class Ops:
     """One handler per path."""
 
-    def __init__(self, broker: Broker, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, broker: Broker, users: Users, tokens: Tokens, registry: CollectorRegistry
+    ) -> None:
         self._broker = broker
+        self._users = users
+        self._tokens = tokens
         self._registry = registry
 
     def routes(self) -> list[Route]:
@@ -55,6 +62,7 @@ class Ops:
         return await self.health(request)
 
     async def health(self, request: IncomingRequest) -> Response:
+        """UP as long as some queues can be used: the components say which part is not there."""
         problem = self._broker.problem
         store: dict[str, object] = {"status": "UP", "durability": self._broker.durability}
         if problem is not None:
@@ -62,14 +70,20 @@ class Ops:
         components = {"store": store}
         for name, why in self._broker.services.items():
             components[name] = {"status": "UP"} if why is None else _down(why)
-        status = HTTPStatus.OK if problem is None else HTTPStatus.SERVICE_UNAVAILABLE
-        return answer(status, {"status": store["status"], "components": components})
+        for name, part in (("users", self._users), ("tokens", self._tokens)):
+            if part.problem is not None:
+                components[name] = _down(part.problem)
+        is_up = problem is None and (self._users.problem is None or bool(self._users.all()))
+        status = HTTPStatus.OK if is_up else HTTPStatus.SERVICE_UNAVAILABLE
+        return answer(status, {"status": "UP" if is_up else "DOWN", "components": components})
 
     async def metrics(self, request: IncomingRequest) -> Response:
-        queues = await self._broker.stats()
+        """With what is known: what is away is named, and its series are left out."""
+        known = await self._broker.known_stats()
         text = generate_latest(self._registry)
         figures = CollectorRegistry()
-        figures.register(QueueFigures(queues))
+        figures.register(QueueFigures(known.queues))
+        figures.register(Gaps(known, {"store": self._broker.problem, **self._broker.services}))
         return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
 
     async def loggers(self, request: IncomingRequest) -> Response:

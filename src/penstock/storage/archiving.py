@@ -88,6 +88,10 @@ class HotStore(Store, Protocol):
         """Of all queues but those of dead letters."""
         ...
 
+    async def known_names(self) -> list[str]:
+        """The same, as far as they are known while the list of them is away."""
+        ...
+
     async def version(self, queue: str) -> str | None:
         """Another one each time that the queue was rebuilt; None while it is not there."""
         ...

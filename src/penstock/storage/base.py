@@ -15,10 +15,10 @@ import msgspec
 
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import QueueConfig, SubscriptionConfig
-from penstock.core.message import Delivery, Message, ViewedMessage
+from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import QueueStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.storage.block import Chunk
 from penstock.storage.shared import Shared
 
@@ -35,6 +35,7 @@ __all__ = [
     "Durability",
     "Extend",
     "GiveBack",
+    "LetterWatch",
     "Nack",
     "PurgeQueue",
     "RotateSecret",
@@ -162,6 +163,18 @@ class AckUpTo(_Value, frozen=True, kw_only=True):
 
 
 Settlement = Ack | Nack | Extend | GiveBack | AckUpTo
+
+
+class LetterWatch(Protocol):
+    """Somebody who wants to know of dead letters. Neither call may raise or wait."""
+
+    def buried(self, id: str, letter: DeadLetter) -> None:
+        """A message became a dead letter."""
+        ...
+
+    def more(self, queue: str, count: int) -> None:
+        """So many more of a queue did, which nobody looked at: there are too many at once."""
+        ...
 
 
 class Store(Protocol):
@@ -297,7 +310,11 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Of one queue, or of all of them by name."""
+        """Of one queue, or of all of them by name: none is left out. See `known_stats`."""
+        ...
+
+    async def known_stats(self) -> KnownStats:
+        """Of all queues, as far as they can be looked at. Raises nothing for the others."""
         ...
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
@@ -315,6 +332,10 @@ class Store(Protocol):
 
     async def callbacks(self) -> list[CallbackTarget]:
         """The subscriptions that have a callback, with their secrets."""
+        ...
+
+    def watch_letters(self, watch: LetterWatch) -> None:
+        """Tell of every dead letter once, at one of the servers that watch, within seconds."""
         ...
 
     async def close(self) -> None:

@@ -16,13 +16,14 @@ from penstock.core import (
 )
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_whole
+from penstock.core.events import DeadLettered
 from penstock.core.machine import Machine
-from penstock.core.message import Delivery, Message, ViewedMessage
+from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats, news_of, queue_stats
+from penstock.core.stats import KnownStats, QueueStats, news_of, queue_stats
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
@@ -137,6 +138,20 @@ class EmbeddedStore:
         committed = self.submit()
         if committed is not None:
             await committed
+
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        def buried(queue: Queue, event: DeadLettered) -> None:
+            letter = DeadLetter(
+                queue=queue.name,
+                subscription=event.subscription,
+                index=event.index,
+                deliveries=event.deliveries,
+                reason=event.reason,
+                failed_at_ns=event.at_ns,
+            )
+            watch.buried(queue.id_of(event.index), letter)
+
+        self.machine.on_buried = buried
 
     async def define(self, change: base.Change) -> None:
         self._admit()
@@ -372,6 +387,9 @@ class EmbeddedStore:
         if queue is not None:
             return [queue_stats(self.machine.queue(queue), now_ns)]
         return [queue_stats(q, now_ns) for _, q in sorted(self.machine.queues.items())]
+
+    async def known_stats(self) -> KnownStats:
+        return KnownStats(queues=await self.stats(), missing={})
 
     # Waiting and time.
 

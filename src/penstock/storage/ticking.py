@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class Ticker:
-    """A failure is logged, and the work goes on at the next tick."""
+    """A failure is logged, once as long as it stays the same; the work goes on at the next tick."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
@@ -31,12 +31,19 @@ class Ticker:
 
 
 async def _tick_forever(tick: Callable[[], Awaitable[None]], every_seconds: float) -> None:
+    known = ""
     while True:
         await asyncio.sleep(every_seconds)
         try:
             await tick()
         except StorageError as exc:
             # Whoever uses the store is told by its own call; time goes on for the others.
-            logger.error("the regular work of the store failed: %s", exc)
+            if str(exc) != known:
+                logger.error("the regular work of the store failed: %s", exc)
+            known = str(exc)
         except Exception:
             logger.exception("the regular work of the store failed")
+        else:
+            if known:
+                logger.info("the regular work of the store goes on")
+            known = ""

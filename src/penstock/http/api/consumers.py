@@ -80,6 +80,7 @@ class Consumers:
 
     async def subscribe(self, request: IncomingRequest) -> Response:
         new = await read_form(request, NewSubscription)
+        await self._users.refresh()
         name, secret = await self._topics.subscribe(
             request.caller, new.topic, new.filter, new.callback_url
         )
@@ -88,6 +89,7 @@ class Consumers:
 
     async def unsubscribe(self, request: IncomingRequest) -> Response:
         ended = await read_form(request, EndedSubscription)
+        await self._users.refresh()
         await self._topics.unsubscribe(request.caller, ended.topic, ended.filter)
         return done("unsubscribed.")
 

@@ -63,6 +63,7 @@ class Login:
 
     async def log_in(self, request: IncomingRequest) -> Response:
         user = await self._user(await read_form(request, Credentials))
+        await self._users.refresh()  # a token of who is not known to the store would be void
         return done("login success.", token=self._tokens.issue(user))
 
     async def set_password(self, request: IncomingRequest) -> Response:

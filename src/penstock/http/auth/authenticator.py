@@ -19,6 +19,7 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import NamedTuple, Protocol, TypeVar
 
+from penstock.errors import StoreUnavailable
 from penstock.http.auth.passwords import Passwords, TooManyPasswords, hash_password
 from penstock.http.auth.tokens import Tokens
 from penstock.http.auth.user import Role, User, canonical
@@ -41,7 +42,10 @@ class UserDirectory(Protocol):
     def by_id(self, id: str) -> User | None: ...
 
     async def refresh(self) -> None:
-        """Learn what other servers have changed until now."""
+        """Know whom other servers have added or changed until now.
+
+        Raises `StoreUnavailable` if nobody is known yet but those that `get` gives.
+        """
         ...
 
 
@@ -82,7 +86,7 @@ class Authenticator:
         return self._recall(self._digest(header))
 
     async def identify(self, header: bytes) -> User | None:
-        """The user; None when the header is not right. Raises `TooManyPasswords`."""
+        """None when the header is not right. Raises `TooManyPasswords`, or `StoreUnavailable`."""
         digest = self._digest(header)
         user = self._recall(digest)
         if user is not None:
@@ -99,7 +103,10 @@ class Authenticator:
         return user
 
     async def check(self, username: str, password: str) -> User | None:
-        """The user, if this is its password now. Raises `TooManyPasswords`."""
+        """The user, if this is its password now.
+
+        Raises `TooManyPasswords`, and `StoreUnavailable` if it is not known who that is.
+        """
         digest = self._digest(f"{len(username)} {username}{password}".encode())
         check = self._checks.get(digest)
         if check is None:
@@ -115,7 +122,11 @@ class Authenticator:
             done.exception()  # retrieved, in case nobody is waiting any more
 
     async def _check(self, username: str, password: str) -> User | None:
-        await self._users.refresh()
+        try:
+            await self._users.refresh()
+        except StoreUnavailable:
+            if self._users.get(username) is None:
+                raise
         user = self._users.get(username)
         # Not by the name itself: it may be long, and there may be two ways to write it.
         who = self._digest(canonical(username).encode())

@@ -10,7 +10,7 @@ from penstock.http.auth.user import Role, User, new_id, new_stamp
 from penstock.http.auth.user_records import UserRecords
 from penstock.settings import Settings
 
-__all__ = ["check_defaults", "with_configured"]
+__all__ = ["check_defaults", "provisional", "with_configured"]
 
 
 def with_configured(known: UserRecords, settings: Settings) -> UserRecords:
@@ -22,15 +22,31 @@ def with_configured(known: UserRecords, settings: Settings) -> UserRecords:
     return msgspec.structs.replace(known, configured=configured)
 
 
+def provisional(settings: Settings) -> UserRecords:
+    """Whom the settings let in, as long as it is not known how the store calls them.
+
+    Not by a default password: other servers may have set another one.
+    """
+    is_default = _defaults(settings)
+    records = with_configured(UserRecords(), settings)
+    known = tuple(user for user in records.configured if not is_default[user.role])
+    return UserRecords(configured=known)
+
+
+def _defaults(settings: Settings) -> dict[Role, bool]:
+    """Whether the password of a role is the default one."""
+    return {
+        Role.USER: settings.has_default_user_password,
+        Role.ADMIN: settings.has_default_admin_password,
+    }
+
+
 def check_defaults(known: UserRecords, new: UserRecords, settings: Settings) -> None:
     """Raises `InvalidArgument` when a default password would replace one that was chosen.
 
     This server may be on loopback, but the others of its store need not be.
     """
-    is_default = {
-        Role.USER: settings.has_default_user_password,
-        Role.ADMIN: settings.has_default_admin_password,
-    }
+    is_default = _defaults(settings)
     before = {user.role for user in known.configured}
     for user in new.configured:
         if is_default[user.role] and user.role in before and user not in known.configured:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import structlog
 
-from penstock.errors import StorageError
+from penstock.errors import PenstockError, StorageError, StoreUnavailable
 from penstock.storage.shared import Shared
 
 __all__ = ["SharedValue"]
@@ -44,15 +45,21 @@ class SharedValue(Generic[T]):
         self._version = ""
         self._changing = asyncio.Lock()
         self._looks = 0
+        self._first: Callable[[T], T] | None = None
         self.value = empty
+        self.problem: str | None = None
+        """Why it is not known yet, if the store could not be asked for it at the start."""
 
     async def open(self, first: Callable[[T], T]) -> None:
         """Apply ``first`` to it, and from then on follow what other servers change.
 
-        Raises what ``first``, ``decode`` and the store raise.
+        If the part of the store that has it is away, so is the value until that is back: see
+        `problem`. Raises what ``first``, ``decode`` and the store raise otherwise.
         """
-        await self.change(first)
-        # A change that changes nothing puts the value back if the store has lost it.
+        self._first = first
+        with suppress(StoreUnavailable):
+            await self._begin()
+        # Where it is lost, it is put back by changing nothing.
         self._shared.follow(self._name, lambda: self.change(lambda value: value))
 
     async def change(self, change: Callable[[T], T]) -> None:
@@ -60,20 +67,44 @@ class SharedValue(Generic[T]):
 
         Raises what ``change`` and the store raise.
         """
+        await self._begin()
         async with self._changing:
-            while True:
-                await self._look()
-                value = change(self.value)
-                if self._version and value == self.value:
-                    return
-                content = self._encode(value)
-                version = await self._shared.put(self._name, content, self._version)
-                if version is not None:
-                    self._take(value, version)
-                    return
+            await self._change(change)
+
+    async def _begin(self) -> None:
+        """Once. Raises what `open` says."""
+        if self._first is None:
+            return
+        async with self._changing:
+            if self._first is not None:  # else somebody else has, meanwhile
+                try:
+                    await self._change(self._first)
+                except PenstockError as exc:
+                    self.problem = str(exc)
+                    raise
+                self._first = self.problem = None
+
+    async def _change(self, change: Callable[[T], T]) -> None:
+        while True:
+            await self._look()
+            value = change(self.value)
+            if self._version and value == self.value:
+                return
+            content = self._encode(value)
+            version = await self._shared.put(self._name, content, self._version)
+            if version is not None:
+                self._take(value, version)
+                return
 
     async def refresh(self) -> None:
-        """Learn what others have changed until now. While the store is away, nothing is learned."""
+        """Know what others had changed when this was called; while the store is away, what was.
+
+        Raises `StoreUnavailable` if nothing was known before.
+        """
+        try:
+            await self._begin()
+        except PenstockError as exc:
+            raise StoreUnavailable(f"{self._name} is not known yet: {exc}") from exc
         looks = self._looks
         async with self._changing:
             if self._looks == looks:  # otherwise somebody has looked since

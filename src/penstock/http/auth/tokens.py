@@ -7,13 +7,14 @@ user may do is looked up each time. So a token can neither outlive its password 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable
 
 import jwt
 import msgspec
 
 from penstock.clock import Clock
 from penstock.core.limits import NANOSECONDS
-from penstock.errors import CorruptLog
+from penstock.errors import CorruptLog, StoreUnavailable
 from penstock.http.auth.shared_value import SharedValue
 from penstock.http.auth.user import User
 from penstock.storage.shared import Shared
@@ -40,12 +41,33 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
 class Tokens:
     """Issues tokens, and recognises its own."""
 
-    def __init__(self, key: bytes, *, lifetime_seconds: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        lifetime_seconds: float,
+        clock: Clock,
+        why_unknown: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """``why_unknown`` says why there is no key yet, if there is none."""
         self.key = key
+        self._why_unknown = why_unknown
         self._lifetime_ns = int(lifetime_seconds * NANOSECONDS)
         self._clock = clock
 
+    @property
+    def problem(self) -> str | None:
+        """Why the key is not known yet."""
+        return None if self.key else self._why_unknown()
+
+    def _check_key(self) -> None:
+        """An empty key is one that everybody has."""
+        if not self.key:
+            raise StoreUnavailable(f"the key of the tokens is not known yet: {self.problem}")
+
     def issue(self, user: User) -> str:
+        """Raises `StoreUnavailable` while the key is not known."""
+        self._check_key()
         now_ns = self._clock.now_ns()
         # Rounded up, so that even a short-lived token is valid at first.
         expires = -(-(now_ns + self._lifetime_ns) // NANOSECONDS)
@@ -53,9 +75,13 @@ class Tokens:
         return jwt.encode(msgspec.structs.asdict(claims), self.key, ALGORITHM)
 
     def read(self, token: str) -> Claims | None:
-        """What the token says; None unless it was signed with this key and has not expired."""
+        """None unless it was signed with this key and it has not expired.
+
+        Raises `StoreUnavailable` while the key is not known.
+        """
         if len(token) > MAX_CHARACTERS:
             return None
+        self._check_key()
         try:
             # The clock is passed in, so the library must not check times by its own.
             content = jwt.decode(
@@ -79,12 +105,14 @@ async def open_tokens(shared: Shared, *, lifetime_seconds: float, clock: Clock) 
     A key is never overwritten. Raises `CorruptLog` when what is stored is not a key, and
     `StorageError`, also when other users of the machine could read or change its file.
     """
-    tokens = Tokens(b"", lifetime_seconds=lifetime_seconds, clock=clock)
 
     def take(key: bytes) -> None:
         tokens.key = key
 
     key = SharedValue(shared, KEY_NAME, b"", decode=_decode, encode=_encode, taken=take)
+    tokens = Tokens(
+        b"", lifetime_seconds=lifetime_seconds, clock=clock, why_unknown=lambda: key.problem
+    )
     await key.open(lambda known: known or secrets.token_bytes(KEY_BYTES))
     return tokens
 

@@ -10,7 +10,7 @@ import msgspec
 from penstock.core.dependencies import check_dependencies
 from penstock.core.limits import check_name
 from penstock.errors import Conflict, InvalidArgument, InvalidName, UserExists, UserNotFound
-from penstock.http.auth.configured_users import check_defaults, with_configured
+from penstock.http.auth.configured_users import check_defaults, provisional, with_configured
 from penstock.http.auth.passwords import Passwords
 from penstock.http.auth.shared_value import SharedValue
 from penstock.http.auth.user import Role, User, canonical, new_id, new_stamp
@@ -55,9 +55,19 @@ class Users:
             return records
 
         await self._shared.open(first)
+        if self._shared.problem is not None:
+            self._index(provisional(settings))
+
+    @property
+    def problem(self) -> str | None:
+        """Why the users are not known yet. Until then only those of the settings can come in."""
+        return self._shared.problem
 
     async def refresh(self) -> None:
-        """Learn what other servers have changed until now."""
+        """Learn what other servers have changed until now.
+
+        Raises `StoreUnavailable` if the users are not known yet.
+        """
         await self._shared.refresh()
 
     @property

@@ -79,24 +79,39 @@ class Mirror:
             try:
                 await self.copy(queue)
             except BaseException as exc:
-                self._changed |= changed
                 if not isinstance(exc, StoreUnavailable):
+                    self._changed |= changed
                     raise
-                return
+                if self._archive.problem is not None:
+                    self._changed |= changed
+                    return
+                # A node of the hot store that is away keeps nobody from the others.
+                self._changed.add(queue)
 
     async def copy_all(self) -> None:
         """Every queue; and the record of those that were deleted goes.
 
         A message may be consumed before its document is written, and a mark that finds none is
         lost. So the marks of what came since the last two of these are made again.
+
+        A queue whose node is away keeps nobody from the others; it raises at the end.
         """
-        for queue in sorted({*await self._hot.names(), *await self._archive.condemned()}):
-            await self.copy(queue, again_from=self._passes.get(queue, (0, 0))[0])
+        failure: StoreUnavailable | None = None
+        for queue in sorted({*await self._hot.known_names(), *await self._archive.condemned()}):
+            try:
+                await self.copy(queue, again_from=self._passes.get(queue, (0, 0))[0])
+            except StoreUnavailable as exc:
+                if self._archive.problem is not None:
+                    raise
+                failure = exc
+                continue
             state = self._known.get(queue)
             if state is None:
                 self._passes.pop(queue, None)
             else:
                 self._passes[queue] = (self._passes.get(queue, (0, 0))[1], state.next)
+        if failure is not None:
+            raise failure
 
     async def copy(self, queue: str, *, again_from: int | None = None) -> None:
         """Make the record what the hot store says now.

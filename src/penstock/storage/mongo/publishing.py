@@ -44,7 +44,7 @@ class Publishing:
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         self._writer.check_room()
         before = self._versions.get(queue)
-        result = await self._whole.ask(lambda: self._hot.publish(queue, batch))
+        result = await self._whole.ask(queue, lambda: self._hot.publish(queue, batch))
         written = self._writer.add(queue, batch_documents(queue, batch, result))
         if self._mode == "async":
             return result
@@ -71,7 +71,7 @@ class Publishing:
         """The hot store has them, although it may have been rebuilt before the record had them."""
         for _ in range(_ATTEMPTS):
             try:
-                found = await self._whole.ask(lambda: self._hot.find(queue, ids))
+                found = await self._whole.ask(queue, lambda: self._hot.find(queue, ids))
                 lost = [
                     id
                     for id, message in zip(ids, found, strict=True)
@@ -91,15 +91,28 @@ class Publishing:
         before it finds the place taken.
         """
         answered, self._answered = self._answered, {}
-        for queue, (index, id) in answered.items():
+        failure: StoreUnavailable | None = None
+        while answered:
+            queue, (index, id) = next(iter(answered.items()))
             try:
                 if await is_lost(self._hot, queue, id):
                     await self._whole.recover({queue: index})
             except QueueNotFound:
-                continue  # deleted, or lost: then it is rebuilt from a record that has them
+                pass  # deleted, or lost: then it is rebuilt from a record that has them
+            except StoreUnavailable as exc:
+                # A node that is away keeps nobody from the others.
+                failure = exc
+                self._look_again({queue: (index, id)})
             except BaseException:
-                self._answered = answered | self._answered  # to be looked for again
+                self._look_again(answered)
                 raise
+            del answered[queue]
+        if failure is not None:
+            raise failure
+
+    def _look_again(self, answered: dict[str, tuple[int, str]]) -> None:
+        """Unless something newer was answered meanwhile."""
+        self._answered = answered | self._answered
 
     async def _add_missing(self, queue: str, result: PublishResult) -> None:
         """The first publish of a duplicate may have died before it was archived."""

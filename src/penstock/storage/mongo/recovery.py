@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import msgspec
 
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
 from penstock.core.runs import Runs
+from penstock.errors import StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
@@ -25,12 +27,16 @@ _LOCK_SECONDS = 30.0
 _LOOK_SECONDS = 0.1
 _UNDER_WAY_SECONDS = 0.1
 _CHUNK = 1000
+_LIST = "the list of queues"  # no queue can have this name
 
 
 async def recover(
     hot: HotStore, archive: Archive, identity: str, suspects: Mapping[str, int]
-) -> Recovered:
+) -> tuple[Recovered, dict[str, str]]:
     """Make the hot store whole: by one server, while the others wait.
+
+    Also what could not be looked at, because a node of the hot store is away, with why. It is not
+    made out to be whole then, unless it was before.
 
     A queue that is not there is rebuilt; so is one that has lost its newest messages, or the one
     whose index is suspected: what it has in their place was never answered. A queue that has no
@@ -39,13 +45,16 @@ async def recover(
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOOK_SECONDS)
         if await hot.is_complete(identity):
-            return Recovered(restored={}, archived={})
+            return Recovered(restored={}, archived={}), {}
     try:
-        recovered = await _Recovery(hot, archive, suspects).run()
-        await hot.set_complete(identity)
+        was_complete = await hot.is_complete(identity)
+        recovery = _Recovery(hot, archive, suspects)
+        recovered = await recovery.run()
+        if was_complete or not recovery.missing:
+            await hot.set_complete(identity)
     finally:
         await hot.unlock(_LOCK)
-    return recovered
+    return recovered, recovery.missing
 
 
 def index_of(id: str) -> int:
@@ -95,18 +104,33 @@ class _Recovery:
         self._suspects = suspects
         self._restored: dict[str, int] = {}
         self._archived: dict[str, int] = {}
+        self.missing: dict[str, str] = {}
 
     async def run(self) -> Recovered:
         states = await self._archive.states()
         known = {state.name for state in states}
         for state in states:
-            await self._restore(state)
-            if state.config.events and state.name + EVENTS_SUFFIX not in known:
-                # Whoever made the queue died before this one had a record.
-                await self._hot.define(base.AlterQueue(queue=state.name, changes={"events": True}))
-        for name in set(await self._hot.names()) - known:
-            await self._add(name)
+            with self._if_there(state.name):
+                await self._restore(state)
+                if state.config.events and state.name + EVENTS_SUFFIX not in known:
+                    # Whoever made the queue died before this one had a record.
+                    change = base.AlterQueue(queue=state.name, changes={"events": True})
+                    await self._hot.define(change)
+        with self._if_there(_LIST):
+            for name in set(await self._hot.names()) - known:
+                with self._if_there(name):
+                    await self._add(name)
         return Recovered(restored=self._restored, archived=self._archived)
+
+    @contextmanager
+    def _if_there(self, what: str) -> Iterator[None]:
+        """A node that is away keeps none of the others from being looked at."""
+        try:
+            yield
+        except StoreUnavailable as exc:
+            if self._archive.problem is not None:
+                raise
+            self.missing[what] = str(exc)
 
     async def _restore(self, state: QueueState) -> None:
         now = await self._hot.snapshot(state.name)

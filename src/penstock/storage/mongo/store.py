@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import SystemRandom
 from typing import Literal
 
@@ -27,8 +27,8 @@ from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats
-from penstock.errors import PenstockError, StorageError
+from penstock.core.stats import KnownStats, QueueStats
+from penstock.errors import PenstockError, StorageError, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.block import Chunk
@@ -78,21 +78,33 @@ class ArchivedStore:
     async def open(cls, hot: HotStore, url: str, mode: ArchiveMode = "sync") -> ArchivedStore:
         """Rebuilds the hot store first, if it has lost anything: `recovered` says what.
 
-        Raises `StoreUnavailable` when there is no MongoDB at that address. The hot store is closed
-        with this one, and when this cannot be opened.
+        What cannot be looked at, because a node of a cluster is away, is rebuilt when that is back,
+        if it has to be: see `behind`. Raises `StoreUnavailable` when there is no MongoDB at that
+        address. The hot store is closed with this one, and when this cannot be opened.
         """
         archive = None
         try:
             archive = Archive(Connection(url))
             identity = await archive.identity(f"{SystemRandom().getrandbits(128):032x}")
             store = cls(hot, archive, identity, mode)
-            store.recovered = await store.recover()
+            try:
+                store.recovered = await store.recover()
+            except StoreUnavailable as exc:
+                if store.problem is not None:
+                    raise
+                # A node of a cluster; the regular work does it as soon as it is there.
+                logger.warning("what Redis has lost is looked for later: %s", exc)
         except BaseException:
             if archive is not None:
                 await archive.close()
             await hot.close()
             raise
         return store
+
+    @property
+    def behind(self) -> str | None:
+        """Why it is not known yet whether the hot store has all that the record has."""
+        return self._whole.problem
 
     async def recover(self) -> Recovered:
         """Rebuild what the hot store has lost, and archive what it has that the record has not."""
@@ -119,7 +131,7 @@ class ArchivedStore:
         if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
             await self._archive.check_own(change.queue)
         async with self._turn:
-            await self._whole.check()
+            await self._whole.check(change.queue)
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
                 gone = asyncio.Event()
                 defining = asyncio.ensure_future(self._mirror.delete(change, gone))
@@ -157,7 +169,7 @@ class ArchivedStore:
         most_bytes: int | None = None,
     ) -> list[Delivery]:
         given = await self._whole.ask(
-            lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
+            queue, lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
         )
         self._given(queue, subscription, given)
         return given
@@ -171,30 +183,34 @@ class ArchivedStore:
         most_bytes: int | None = None,
     ) -> list[Delivery]:
         given = await self._whole.ask(
-            lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
+            queue, lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
         )
         self._given(queue, subscription, given)
         return given
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        given = await self._whole.ask(lambda: self._hot.ask_again(queue, subscription, index))
+        given = await self._whole.ask(
+            queue, lambda: self._hot.ask_again(queue, subscription, index)
+        )
         self._given(queue, subscription, [given])
         return given
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        outcomes = await self._whole.ask(lambda: self._hot.settle(queue, subscription, settlements))
+        outcomes = await self._whole.ask(
+            queue, lambda: self._hot.settle(queue, subscription, settlements)
+        )
         self._mirror.touch(queue)
         return outcomes
 
     # Reading.
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole.ask(lambda: self._hot.read(queue, start, limit))
+        return await self._whole.ask(queue, lambda: self._hot.read(queue, start, limit))
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
-        return await self._whole.ask(lambda: self._hot.scan(queue, start, stop, most_bytes))
+        return await self._whole.ask(queue, lambda: self._hot.scan(queue, start, stop, most_bytes))
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
@@ -204,7 +220,9 @@ class ArchivedStore:
         How often a consumed one was delivered is known there alone. While MongoDB is away there
         are only those of the hot store.
         """
-        hot = await self._whole.ask(lambda: self._hot.view(queue, subscription, settled, limit))
+        hot = await self._whole.ask(
+            queue, lambda: self._hot.view(queue, subscription, settled, limit)
+        )
         if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
             return hot
         try:
@@ -234,54 +252,63 @@ class ArchivedStore:
         return sorted(merged, key=lambda one: one.message.index)[:limit]
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        return await self._whole.ask(lambda: self._hot.find(queue, ids))
+        return await self._whole.ask(queue, lambda: self._hot.find(queue, ids))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        return await self._whole.ask(lambda: self._hot.stats(queue))
+        return await self._whole.ask(queue or "", lambda: self._hot.stats(queue))
+
+    async def known_stats(self) -> KnownStats:
+        return await self._hot.known_stats()
 
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole.ask(lambda: self._hot.dead_letters(queue, start, limit))
+        return await self._whole.ask(queue, lambda: self._hot.dead_letters(queue, start, limit))
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
-        count = await self._whole.ask(lambda: self._hot.redrive(queue, action, ids))
+        count = await self._whole.ask(queue, lambda: self._hot.redrive(queue, action, ids))
         self._mirror.touch(queue)
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        await self._whole.ask(lambda: self._hot.release(queue, subscription, indexes))
+        await self._whole.ask(queue, lambda: self._hot.release(queue, subscription, indexes))
         self._mirror.touch(queue)
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        return await self._whole.ask(lambda: self._hot.held(queue, subscription, limit))
+        return await self._whole.ask(queue, lambda: self._hot.held(queue, subscription, limit))
 
     async def blockers(
         self, queue: str, subscription: str, indexes: Sequence[int]
     ) -> list[list[str]]:
-        return await self._whole.ask(lambda: self._hot.blockers(queue, subscription, indexes))
+        return await self._whole.ask(
+            queue, lambda: self._hot.blockers(queue, subscription, indexes)
+        )
 
     # Waiting and time.
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        return await self._whole.ask(lambda: self._hot.wait(queue, subscription, timeout_seconds))
+        return await self._whole.ask(
+            queue, lambda: self._hot.wait(queue, subscription, timeout_seconds)
+        )
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
     ) -> News:
         return await self._whole.ask(
-            lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
+            queue, lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
         )
 
     async def callbacks(self) -> list[CallbackTarget]:
         return await self._hot.callbacks()
 
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        self._hot.watch_letters(watch)
+
     async def tick(self) -> None:
         """Do what is due now; the record follows."""
-        await self._hot.tick()
-        await self.copy_all()
+        await self._do_all([self._hot.tick, self.copy_all])
 
     async def check_answered(self) -> None:
         """Put back what the hot store has lost by itself after it was answered for."""
@@ -293,8 +320,13 @@ class ArchivedStore:
 
     async def copy_all(self) -> None:
         """Bring the record up to what is, whoever changed it."""
-        if await self._archive.names() - set(await self._hot.names()):
+        await self._do_all([self._find_lost, self._copy_all])
+
+    async def _find_lost(self) -> None:
+        if await self._archive.names() - set(await self._hot.known_names()):
             await self.recover()
+
+    async def _copy_all(self) -> None:
         try:
             await self._mirror.copy_all()
         except IndexTaken:  # by events, which no publish finds out
@@ -318,16 +350,14 @@ class ArchivedStore:
             try:
                 if self._archive.problem is not None:
                     await self._archive.ping()
-                await self._whole.check()
-                await self.check_answered()
-                await self._mirror.copy_changed()
-                # Whichever server comes first does it; nobody gives the lock back.
-                if now >= next_pass and await self._hot.lock("archive-pass", PASS_SECONDS):
+                work = [self._whole.check, self.check_answered, self.copy_changed]
+                if now >= next_pass and await self._is_ours("archive-pass", PASS_SECONDS):
                     next_pass = now + PASS_SECONDS
-                    await self.copy_all()
-                if now >= next_sweep and await self._hot.lock("archive-sweep", SWEEP_SECONDS):
+                    work.append(self.copy_all)
+                if now >= next_sweep and await self._is_ours("archive-sweep", SWEEP_SECONDS):
                     next_sweep = now + SWEEP_SECONDS
-                    await self._mirror.sweep()
+                    work.append(self.sweep)
+                await self._do_all(work)
             except PenstockError as exc:
                 if not is_behind:
                     logger.error("the archive is behind: %s", exc)
@@ -338,6 +368,29 @@ class ArchivedStore:
                 if is_behind:
                     logger.info("the archive has caught up")
                 is_behind = False
+
+    async def _is_ours(self, lock: str, seconds: float) -> bool:
+        """Whichever server comes first does it; nobody gives the lock back.
+
+        While the node that has the lock is away they all do, which does no harm but costs more.
+        """
+        try:
+            return await self._hot.lock(lock, seconds)
+        except StoreUnavailable:
+            return True
+
+    async def _do_all(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """A node that is away keeps nothing from being done at the others. Raises at the end."""
+        failure: StoreUnavailable | None = None
+        for one in work:
+            try:
+                await one()
+            except StoreUnavailable as exc:
+                if self.problem is not None:
+                    raise
+                failure = exc
+        if failure is not None:
+            raise failure
 
     async def close(self) -> None:
         if self._closing is None:

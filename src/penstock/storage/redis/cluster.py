@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 from redis import exceptions as failures
@@ -12,7 +13,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.crc import key_slot
 
-from penstock.storage.redis.node import Node
+from penstock.storage.redis.node import Node, Settings
 
 __all__ = ["Cluster"]
 
@@ -23,6 +24,9 @@ Range = tuple[int, int, list[Place]]
 T = TypeVar("T")
 
 _SLOTS = 16384
+# What a node says that knows of somebody for every slot, or need not.
+_OK = b"cluster_state:ok"
+_DOWN = "the cluster is down"
 # How often a command follows a queue from node to node.
 _MOST_MOVES = 16
 # So many nodes are asked at once for the map, and for so long; the first answer counts.
@@ -63,6 +67,8 @@ class Cluster:
         self._nodes: dict[Place, Node] = {}
         self._owners: list[Place | None] = []  # by slot, once the map is known
         self._places: set[Place] = set()  # of replicas, too
+        self._settings: dict[Place, Settings] = {}
+        self._asked: set[Place] = set()  # for them, since each of these was away
         self._reading: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._is_due = False
@@ -95,11 +101,46 @@ class Cluster:
         finally:
             slow.cancel()
 
-    async def config(self, pattern: str, deadline: float) -> list[Any]:
-        """Settings by name, of every node that takes writes."""
+    async def look_after(self, deadline: float) -> bool:
+        """See `Driver`. One that was away tells its settings again: it may have others now."""
         await self._know()
-        command = ("CONFIG GET", pattern)
-        return [await self._node(place).send(command, deadline) for place in self._writers()]
+        writers = self._writers()
+        found = await asyncio.gather(*(self._check(place, deadline) for place in writers))
+        failed = [one for one in found if isinstance(one, Exception)]
+        if failed:
+            self._look_soon()
+        if len(failed) == len(found):
+            raise failed[0] if failed else failures.ClusterError("no node has any slot")
+        return True in found
+
+    async def _check(self, place: Place, deadline: float) -> bool | Exception:
+        node = self._node(place)
+        try:
+            with suppress(failures.NoPermissionError):
+                info = await node.send(("CLUSTER", "INFO"), deadline)
+                if _OK not in info:
+                    node.fail(_DOWN)
+                    return failures.ClusterError(_DOWN)
+            if place in self._asked:
+                return False
+            self._settings[place] = await node.settings(deadline)
+        except (failures.RedisError, OSError) as exc:
+            self._asked.discard(place)
+            return exc
+        self._asked.add(place)
+        return True
+
+    @property
+    def settings(self) -> list[Settings | None]:
+        return [self._settings.get(place) for place in self._writers()]
+
+    @property
+    def nodes(self) -> dict[str, str | None]:
+        return {
+            _name(place): node.problem
+            for place in self._writers()
+            if (node := self._nodes.get(place)) is not None
+        }
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[PubSub, Callable[[], bool]]]:
@@ -131,7 +172,8 @@ class Cluster:
     def _node(self, place: Place) -> Node:
         node = self._nodes.get(place)
         if node is None:
-            node = self._nodes[place] = Node(lambda: self._connect(place), self._timeout_seconds)
+            connect = partial(self._connect, place)
+            node = self._nodes[place] = Node(connect, self._timeout_seconds, _name(place))
         return node
 
     async def _owner(self, slot: int) -> Place:
@@ -220,6 +262,8 @@ class Cluster:
             if place not in writers:
                 node.give_up(_SLOW_SECONDS)
         for place in set(self._nodes) - self._places:
+            self._settings.pop(place, None)
+            self._asked.discard(place)
             self._in_background(self._close_later(self._nodes.pop(place)))
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -234,6 +278,10 @@ class Cluster:
             await asyncio.sleep(self._timeout_seconds)
         finally:
             await node.close()
+
+
+def _name(place: Place) -> str:
+    return f"{place[0]}:{place[1]}"
 
 
 def _place(found: list[Any], asked: str) -> Place:

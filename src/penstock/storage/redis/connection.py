@@ -18,12 +18,13 @@ from penstock.errors import (
 from penstock.storage.base import Durability
 from penstock.storage.redis.address import parse
 from penstock.storage.redis.driver import drive
+from penstock.storage.redis.node import Settings
 from penstock.storage.redis.scripts import script
 
-__all__ = ["MOST", "Argument", "Connection", "bounded", "translated"]
+__all__ = ["MOST", "TIMEOUT_SECONDS", "Argument", "Connection", "bounded", "translated"]
 
-# A server that does not answer for this long is taken to be away.
 TIMEOUT_SECONDS = 5.0
+"""A server that does not answer for this long is taken to be away."""
 
 # How answers begin that will be others before long.
 _FOR_NOW = ("MASTERDOWN", "MISCONF", "NOREPLICAS", "LOADING", "READONLY", "BUSY", "UNBLOCKED")
@@ -69,6 +70,10 @@ def translated() -> Iterator[None]:
         raise StorageError(f"Redis refused a command: {text}") from exc
     except failures.RedisError as exc:
         raise StorageError(f"Redis failed: {exc}") from exc
+
+
+def _is_synced(settings: Settings) -> bool:
+    return (settings.get("appendonly"), settings.get("appendfsync")) == ("yes", "always")
 
 
 def _full() -> MemoryFull:
@@ -133,31 +138,26 @@ class Connection:
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout_seconds
 
-    async def durability(self) -> Durability:
-        """What Redis says it does; what it does not say is not promised."""
-        found = await self._settings("append*")
-        is_synced = bool(found) and all(
-            one["appendonly"] == "yes" and one["appendfsync"] == "always" for one in found
-        )
+    async def look_after(self) -> bool:
+        """See `Driver`. Raises `StoreUnavailable` when nobody is there."""
+        with translated():
+            return await self.driver.look_after(self._deadline())
+
+    def durability(self) -> Durability:
+        """What Redis says it does; what it does not say is not promised, nor what is away."""
+        found = self.driver.settings
+        is_synced = bool(found) and all(one is not None and _is_synced(one) for one in found)
         return "fsync" if is_synced else "memory"
 
-    async def check_policy(self) -> None:
-        """Raises `InvalidArgument` if Redis would make room by taking away queues."""
-        for one in await self._settings("maxmemory-policy"):
-            policy = one["maxmemory-policy"]
+    def check_policy(self) -> None:
+        """Raises `InvalidArgument` if a Redis would make room by taking away queues."""
+        for one in self.driver.settings:
+            policy = (one or {}).get("maxmemory-policy", "")
             if policy.startswith("allkeys"):
                 raise InvalidArgument(
                     f"Redis has maxmemory-policy {policy}, and would evict queues when it is full: "
                     "set maxmemory-policy noeviction"
                 )
-
-    async def _settings(self, pattern: str) -> list[dict[str, str]]:
-        """Of every server that takes writes; none if they do not tell."""
-        with translated():
-            try:
-                return await self.driver.config(pattern, self._deadline())
-            except failures.ResponseError:
-                return []  # some who rent Redis out do not let one ask
 
     async def close(self) -> None:
         with translated():

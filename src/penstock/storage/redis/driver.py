@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 from redis.asyncio import Redis
@@ -16,7 +17,7 @@ from redis.retry import Retry
 from penstock.errors import InvalidArgument
 from penstock.storage.redis.address import Address
 from penstock.storage.redis.cluster import Cluster
-from penstock.storage.redis.node import Node
+from penstock.storage.redis.node import Node, Settings
 
 __all__ = ["Driver", "Listening", "drive"]
 
@@ -41,8 +42,19 @@ class Driver(Protocol):
     ) -> Any:
         """See `Node.send`. The key says where it goes."""
 
-    async def config(self, pattern: str, deadline: float) -> list[Any]:
-        """Settings by name, of every Redis that takes writes."""
+    async def look_after(self, deadline: float) -> bool:
+        """Ask each Redis that takes writes whether it does. Whether its settings are news.
+
+        Raises the driver's errors when none of them does.
+        """
+
+    @property
+    def settings(self) -> list[Settings | None]:
+        """Of each Redis that takes writes, as it was asked; None if it was not there."""
+
+    @property
+    def nodes(self) -> Mapping[str, str | None]:
+        """By address, why a node is away, if it is. None where there is one Redis."""
 
     def listening(self) -> Listening:
         """A connection of its own, for news; and whether these still come there."""
@@ -90,9 +102,11 @@ class _Alone:
 
     is_cluster = False
     is_partly_there = False
+    nodes: Mapping[str, str | None] = MappingProxyType({})
 
     def __init__(self, connect: Callable[[], Redis], timeout_seconds: float) -> None:
         self._connect = connect
+        self.settings: list[Settings | None] = [None]
         self._node = Node(connect, timeout_seconds)
 
     async def send(
@@ -100,8 +114,9 @@ class _Alone:
     ) -> Any:
         return await self._node.send(command, deadline, replicas)
 
-    async def config(self, pattern: str, deadline: float) -> list[Any]:
-        return [await self._node.send(("CONFIG GET", pattern), deadline)]
+    async def look_after(self, deadline: float) -> bool:
+        self.settings = [await self._node.settings(deadline)]
+        return True
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[PubSub, Callable[[], bool]]]:

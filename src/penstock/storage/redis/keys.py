@@ -37,8 +37,12 @@ class Keys:
         return f"{self.document(name)}:news"
 
     def lock(self, name: str) -> str:
-        """Held by the server that does what one of them must do alone."""
-        return f"{self.prefix}:lock:{name}"
+        """Held by the server that does what one of them must do alone.
+
+        ``kind:queue`` is about a queue, and where that is.
+        """
+        kind, _, queue = name.partition(":")
+        return f"{self.queue(queue)}:lock:{kind}" if queue else f"{self.prefix}:lock:{kind}"
 
     def queue(self, name: str) -> str:
         """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""

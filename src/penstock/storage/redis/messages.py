@@ -12,11 +12,11 @@ from array import array
 from itertools import groupby
 from typing import Any
 
-from penstock.core.message import DeadLetter, Delivery, Envelope, Message
+from penstock.core.message import DeadLetter, Delivery, Envelope, Message, message_id
 from penstock.storage.block import Block, message_block
 from penstock.storage.redis.definitions import QueueDefinition, ReaderDefinition
 
-__all__ = ["MICROSECONDS", "to_blocks", "to_deliveries", "to_messages"]
+__all__ = ["MICROSECONDS", "to_blocks", "to_deliveries", "to_letters", "to_messages"]
 
 MICROSECONDS = 1000
 """Nanoseconds each."""
@@ -46,6 +46,22 @@ def _parts(queue: QueueDefinition, fields: list[bytes]) -> tuple[int, Envelope, 
         failed_at_ns=at_ns,
     )
     return int(letter[b"created"]) * MICROSECONDS, envelope, why
+
+
+def to_letters(queue: str, rows: list[list[bytes]]) -> list[tuple[str, DeadLetter]]:
+    """Each with the id of its message, from what `sweep.lua` answers."""
+    found = []
+    for salt, failed, subscription, index, deliveries, reason, created in rows:
+        letter = DeadLetter(
+            queue=queue,
+            subscription=subscription.decode(),
+            index=int(index),
+            deliveries=int(deliveries),
+            reason=reason.decode(),
+            failed_at_ns=int(failed) * MICROSECONDS,
+        )
+        found.append((message_id(int(created) * MICROSECONDS, letter.index, int(salt)), letter))
+    return found
 
 
 def to_messages(queue: QueueDefinition, entries: list[list[Any]]) -> list[Message]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,14 +12,19 @@ from redis.asyncio import Redis
 
 from penstock.errors import StoreUnavailable
 
-__all__ = ["Node"]
+__all__ = ["Node", "Settings"]
+
+Settings = Mapping[str, str]
+"""By name."""
+_SETTINGS = ("CONFIG GET", "append*", "maxmemory-policy")
 
 # Replicas that do not answer for this long do not have it.
 _REPLICAS_SECONDS = 2.0
 # One that was silent is asked again and again, each time for this long.
 _PROBE_SECONDS = 1.0
 _TAKE_SECONDS = 0.1
-_SILENT = "it does not answer"
+
+_RESET = "the connection was reset"
 
 # It is away, or no longer the one to be asked.
 _FAILURES = (failures.ConnectionError, failures.ReadOnlyError, OSError)
@@ -38,8 +43,12 @@ class Node:
     next command goes where a new one leads to.
     """
 
-    def __init__(self, connect: Callable[[], Redis], timeout_seconds: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Redis], timeout_seconds: float, name: str = "it"
+    ) -> None:
+        """``name`` is what it is called where it does not answer."""
         self._connect = connect
+        self._silent = f"{name} does not answer"
         self._redis = connect()
         # No command lasts longer.
         self._timeout_seconds = timeout_seconds
@@ -49,6 +58,8 @@ class Node:
         self._leaving: set[asyncio.Task[None]] = set()
         self.answers = False
         """Whether it did what it was asked the last time."""
+        self.problem: str | None = None
+        """Why it did not, the last time; None also before it was asked."""
 
     @property
     def is_silent(self) -> bool:
@@ -61,7 +72,7 @@ class Node:
         `StoreUnavailable` if Redis has done it but too few replicas have it.
         """
         if self._probe is not None:
-            raise failures.TimeoutError(_SILENT)
+            raise failures.TimeoutError(self._silent)
         redis = self._redis
         timeout = asyncio.timeout_at(deadline)
         self._waiting.add(timeout)
@@ -72,25 +83,33 @@ class Node:
                 else:
                     answer = await redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except (TimeoutError, failures.TimeoutError) as exc:
-            self._leave(redis, is_silent=True)
-            raise failures.TimeoutError(_SILENT) from exc
-        except _FAILURES:
-            self._leave(redis)
+            self._leave(redis, self._silent, is_silent=True)
+            raise failures.TimeoutError(self._silent) from exc
+        except _FAILURES as exc:
+            self._leave(redis, str(exc) or self._silent)
             raise
         except RuntimeError as exc:
             # What uvloop says of a connection that was reset before it is written to.
-            self._leave(redis)
-            raise failures.ConnectionError("the connection was reset") from exc
-        except (StoreUnavailable, failures.ClusterDownError):
-            self.answers = False
+            self._leave(redis, _RESET)
+            raise failures.ConnectionError(_RESET) from exc
+        except (StoreUnavailable, failures.ClusterDownError) as exc:
+            self.fail(str(exc))
             raise
         except failures.ResponseError:
-            self.answers = self._is_used = True
+            self._succeed()
             raise
         finally:
             self._waiting.discard(timeout)
-        self.answers = self._is_used = True
+        self._succeed()
         return answer
+
+    def fail(self, why: str) -> None:
+        """It answers, but does not do what it is asked."""
+        self.answers, self.problem = False, why
+
+    def _succeed(self) -> None:
+        self.answers = self._is_used = True
+        self.problem = None
 
     def waiting(self, seconds: float) -> list[asyncio.Timeout]:
         """The commands that have waited for so long."""
@@ -103,19 +122,29 @@ class Node:
         for one in self.waiting(seconds):
             one.reschedule(0)
 
+    async def settings(self, deadline: float) -> Settings:
+        """Those that matter here; none if it does not tell. Raises as `send` does."""
+        try:
+            found: Settings = await self.send(_SETTINGS, deadline)
+        except failures.ClusterDownError:
+            raise
+        except failures.ResponseError:
+            return {}  # some who rent Redis out do not let one ask
+        return found
+
     async def ask(self, *command: Any, seconds: float) -> Any:
         """Also while it is silent. Raises the driver's errors, and `TimeoutError`."""
         async with asyncio.timeout(seconds):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    def _leave(self, redis: Redis, *, is_silent: bool = False) -> None:
+    def _leave(self, redis: Redis, why: str, *, is_silent: bool = False) -> None:
         """Connect anew from now on. What others are waiting for may still come.
 
         Unless it was left before: then it says nothing about where new connections lead to.
         """
         if redis is not self._redis:
             return
-        self.answers = False
+        self.fail(why)
         if is_silent and self._probe is None:
             self._probe = asyncio.get_running_loop().create_task(self._until_it_answers())
             self._probe.add_done_callback(self._end_probe)

@@ -23,7 +23,7 @@ class Publishing:
 
     def __init__(self, steps: Steps, durability: Durability) -> None:
         self._steps = steps
-        self._durability = durability
+        self.durability = durability
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         result = await self.append(queue, batch)
@@ -86,7 +86,7 @@ class Publishing:
         if kind == b"again":
             for at, index in enumerate(indexes):
                 duplicates.setdefault(at, message_id(created_ns, index, definition.salt))
-        return PublishResult(indexes, created_ns, definition.salt, duplicates, self._durability)
+        return PublishResult(indexes, created_ns, definition.salt, duplicates, self.durability)
 
 
 class _Guess:

@@ -56,6 +56,9 @@ class Rebuilding:
         if state.config.events:
             kept += [b"expires", b"1"]  # see `queue_fields`
         kept += [b"next", b"0", b"first", b"0", b"bytes", b"0"]
+        if not state.name.endswith(DEAD_LETTER_SUFFIX):
+            # First, and wherever that is: a queue without it would be found by nobody.
+            await self._steps.command("SADD", self._steps.keys.queues, state.name)
         (answer,) = await self._steps.run("restore_queue", key, _pack(kept))
         if answer != b"ok":
             return False
@@ -71,8 +74,6 @@ class Rebuilding:
                         if message.index >= since and matches(feed, message):
                             matched[feed.key].add(message.index, message.index + 1)
         await self._finish(key, state, there, matched)
-        if not state.name.endswith(DEAD_LETTER_SUFFIX):
-            await self._steps.command("SADD", self._steps.keys.queues, state.name)
         self._steps.forget(state.name)
         return True
 

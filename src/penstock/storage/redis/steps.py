@@ -102,6 +102,10 @@ class Steps:
         """What is known, however old. Raises `QueueNotFound`."""
         return self._known.get(queue) or await self.learn(queue)
 
+    def names_of_known(self) -> set[str]:
+        """The queues that anything is known of, but for those of dead letters."""
+        return {name for name, one in self._known.items() if one.source is None}
+
     def forget(self, queue: str) -> None:
         """It is gone, and its dead letters and events with it."""
         for name in (queue, queue + EVENTS_SUFFIX):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -16,27 +17,39 @@ import msgspec
 from penstock.clock import Clock
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import QueueStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.errors import (
+    InvalidArgument,
     MessageNotFound,
     NotHeld,
     NotLeased,
     PenstockError,
-    StoreUnavailable,
 )
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
 from penstock.storage.block import Chunk
 from penstock.storage.redis.channels import Channels
-from penstock.storage.redis.connection import MOST, Argument, Connection, bounded
+from penstock.storage.redis.connection import (
+    MOST,
+    TIMEOUT_SECONDS,
+    Argument,
+    Connection,
+    bounded,
+)
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.definitions import QueueDefinition, microseconds
 from penstock.storage.redis.gathering import Gathering
-from penstock.storage.redis.messages import MICROSECONDS, to_blocks, to_deliveries, to_messages
+from penstock.storage.redis.messages import (
+    MICROSECONDS,
+    to_blocks,
+    to_deliveries,
+    to_messages,
+)
+from penstock.storage.redis.overview import Overview
 from penstock.storage.redis.publishing import Publishing
 from penstock.storage.redis.rebuilding import Rebuilding
 from penstock.storage.redis.settling import pack_settlements, parse_outcomes
@@ -49,8 +62,7 @@ from penstock.storage.ticking import Ticker
 
 __all__ = ["RedisStore"]
 
-CONSUMER_IDLE_MS = 3_600_000
-"""For how long a server that receives nothing is shown among the consumers of a group."""
+logger = logging.getLogger(__name__)
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -67,15 +79,14 @@ class RedisStore:
         rng: Random | None = None,
     ) -> None:
         self._connection = connection
-        self._durability = durability
         self._rng = rng or SystemRandom()
         self._steps = Steps(connection, clock)
-        publishing = Publishing(self._steps, durability)
-        self._telling = Telling(self._steps, publishing.append)
-        self._steps.tell_events = self._telling.tell
+        self._publishing = Publishing(self._steps, durability)
+        self._steps.tell_events = Telling(self._steps, self._publishing.append).tell
+        self._overview = Overview(self._steps)
         self._defining = Defining(self._steps, self._rng)
         self._rebuilding = Rebuilding(self._steps)
-        self._gathering = Gathering(publishing.publish)
+        self._gathering = Gathering(self._publishing.publish)
         self._channels = Channels(connection.driver)
         self._waiting = Waiting(self._steps, self._channels)
         self._shared = RedisShared(self._steps, self._channels)
@@ -86,24 +97,32 @@ class RedisStore:
 
     @classmethod
     async def open(
-        cls, url: str, *, clock: Clock | None = None, rng: Random | None = None
+        cls,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        rng: Random | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> RedisStore:
-        """Raises `StoreUnavailable` when there is nobody at that address.
+        """A Redis that does not answer for ``timeout_seconds`` is taken to be away.
 
-        And `InvalidArgument` for a Redis that would evict queues.
+        Raises `StoreUnavailable` when there is nobody at that address.
+
+        And `InvalidArgument` for a Redis that would evict queues. One node of a cluster is enough;
+        the others are looked at as they come.
         """
-        connection = Connection(url)
+        connection = Connection(url, timeout_seconds=timeout_seconds)
         try:
-            await connection.check_policy()
-            durability = await connection.durability()
+            await connection.look_after()
+            connection.check_policy()
         except BaseException:
             await connection.close()
             raise
-        return cls(connection, durability, clock=clock, rng=rng)
+        return cls(connection, connection.durability(), clock=clock, rng=rng)
 
     @property
     def durability(self) -> base.Durability:
-        return self._durability
+        return self._publishing.durability
 
     @property
     def problem(self) -> str | None:
@@ -111,7 +130,9 @@ class RedisStore:
 
     @property
     def services(self) -> dict[str, str | None]:
-        return {"redis": self._steps.problem}
+        nodes = self._connection.driver.nodes
+        problem = self._steps.problem
+        return {"redis": problem} | {f"redis {name}": why for name, why in nodes.items()}
 
     @property
     def shared(self) -> RedisShared:
@@ -268,30 +289,21 @@ class RedisStore:
         return [[name.decode() for name in names] for names in answer[1]]
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        if queue is not None:
-            await self._tell_events(queue)
-            answer = await self._steps.ask("stats", queue, self._steps.time)
-            return [parse_stats(queue, answer)]
-        found = []
-        for name in await self.names():
-            await self._tell_events(name)
-            for one in (name, name + DEAD_LETTER_SUFFIX):
-                answer = await self._steps.run(
-                    "stats", self._steps.keys.queue(one), self._steps.time
-                )
-                if answer:
-                    found.append(parse_stats(one, answer))
-        return sorted(found, key=lambda stats: stats.name)
+        if queue is None:
+            return await self._overview.stats()
+        await self._overview.tell_events(queue)
+        answer = await self._steps.ask("stats", queue, self._steps.time)
+        return [parse_stats(queue, answer)]
 
-    async def _tell_events(self, queue: str) -> None:
-        """If it may be one that events are told in."""
-        if queue.endswith(EVENTS_SUFFIX) and is_name(queue):
-            await self._telling.tell(queue)
+    async def known_stats(self) -> KnownStats:
+        return await self._overview.known_stats()
 
     async def names(self) -> list[str]:
-        """Of all queues but those of dead letters."""
-        found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
-        return sorted(name.decode() for name in found)
+        return await self._overview.names()
+
+    async def known_names(self) -> list[str]:
+        names, _ = await self._overview.names_or_known()
+        return names
 
     # Dead letters and dependencies.
 
@@ -340,7 +352,7 @@ class RedisStore:
         return None if found is None else str(found, "utf-8")
 
     async def snapshot(self, queue: str) -> QueueState | None:
-        await self._tell_events(queue)
+        await self._overview.tell_events(queue)
         return await self._rebuilding.snapshot(queue)
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
@@ -372,25 +384,7 @@ class RedisStore:
         return await self._waiting.wait_news(queue, subscription, seen, timeout_seconds)
 
     async def callbacks(self) -> list[CallbackTarget]:
-        targets = []
-        for name in await self.names():
-            for queue in (name, name + DEAD_LETTER_SUFFIX):
-                # A queue whose node is away keeps nobody from the others.
-                definition = await self._steps.learn_or_recall(queue)
-                if definition is None:
-                    continue
-                targets += [
-                    CallbackTarget(
-                        queue=queue,
-                        subscription=reader.name,
-                        callback=reader.config.callback,
-                        paused=reader.config.paused,
-                        secrets=reader.secrets,
-                    )
-                    for reader in definition.readers.values()
-                    if reader.config.callback is not None
-                ]
-        return targets
+        return await self._overview.callbacks()
 
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server has in the last ``every_seconds``.
@@ -398,17 +392,21 @@ class RedisStore:
         No server leads: whichever comes first does it, and what one leaves another does. A queue
         whose node is away keeps nobody from the others; `StoreUnavailable` is raised at the end.
         """
-        recent = microseconds(every_seconds)
-        failure: StoreUnavailable | None = None
-        for name in await self.names():
-            key = self._steps.keys.queue(name)
+        if self._connection.driver.is_cluster:
+            await self._look_after()
+        await self._overview.sweep(every_seconds)
+
+    async def _look_after(self) -> None:
+        """Nodes that were away at the start, or are new, count as the others do."""
+        if await self._connection.look_after():
+            self._publishing.durability = self._connection.durability()
             try:
-                await self._tell_events(name)
-                await self._steps.run("sweep", key, self._steps.time, recent, CONSUMER_IDLE_MS)
-            except StoreUnavailable as exc:
-                failure = exc
-        if failure is not None:
-            raise failure
+                self._connection.check_policy()
+            except InvalidArgument as exc:
+                logger.error("%s", exc)
+
+    def watch_letters(self, watch: base.LetterWatch) -> None:
+        self._overview.watch = watch
 
     def start_ticking(self, every_seconds: float) -> None:
         """Call `tick` regularly until the store is closed."""

@@ -5,7 +5,10 @@
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  how long, in microseconds, the work of another server counts
 -- ARGV[3]  how long, in milliseconds, a consumer has to be idle until it is taken for gone
--- Answers  1 if it has, 0 if there is no such queue or another server has
+-- ARGV[4]  how many new dead letters are told of at most; 0 if they are left to another server
+-- Answers  1 if it has, 0 if there is no such queue or another server has; where there are new letters,
+--          how many are left out, and {salt, when it failed, subscription, index, deliveries, reason,
+--          when it was created} of each of the others
 -- uses: runs queue reader letters time
 local TIDY_US = 60 * 1000000
 
@@ -28,6 +31,29 @@ local function tidy(one)
       end
     end
   end
+end
+
+-- Dead letters since the last time, without their bodies.
+local function new_letters(q, most)
+  local from = tonumber(redis.call('HGET', q.key, 'watched') or nil) or 0
+  local letters = q.letters
+  if most == 0 or not letters or letters.next <= from then
+    return 1
+  end
+  put(q, 'watched', letters.next)
+  local found = redis.call('XRANGE', letters.stream, entry_id(from), '+', 'COUNT', most)
+  local answer = {0}
+  for at, entry in ipairs(found) do
+    local row = {redis.call('HGET', q.key, 'salt')}
+    for place, name in ipairs({'t', 'subscription', 'index', 'deliveries', 'reason', 'created'}) do
+      row[place + 1] = entry_field(entry, name)
+    end
+    answer[at + 1] = row
+  end
+  if #found == most then
+    answer[1] = letters.next - tonumber(string.match(found[most][1], '^%d+')) - 1
+  end
+  return #found > 0 and answer or 1
 end
 
 local due = redis.call('HMGET', KEYS[1], 'id', 'swept', 'dlq')
@@ -66,5 +92,6 @@ for _, one in ipairs(queues) do
   trim(one)
   tidy(one)
 end
+local answer = new_letters(q, tonumber(ARGV[4]))
 finish()
-return 1
+return answer

@@ -1,0 +1,143 @@
+"""All queues of a store: which there are, their figures, and what is due in each of them.
+
+A queue whose node is away keeps nobody from the others. The list of queues is one key, so it has a
+node of its own, and may be away as well: then those count that this server knows of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core.callback import CallbackTarget
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
+from penstock.core.stats import KnownStats, QueueStats
+from penstock.errors import StoreUnavailable
+from penstock.storage.base import LetterWatch
+from penstock.storage.redis.definitions import microseconds
+from penstock.storage.redis.messages import to_letters
+from penstock.storage.redis.stats import parse_stats
+from penstock.storage.redis.steps import Steps
+
+__all__ = ["Overview"]
+
+CONSUMER_IDLE_MS = 3_600_000
+"""For how long a server that receives nothing is shown among the consumers of a group."""
+# So many new letters of a queue are looked at in a tick; others are counted.
+_MOST_LETTERS = 100
+
+
+class Overview:
+    """Goes through the queues one by one, each with its dead letters."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._listed: set[str] = set()  # as they were when the list was read
+        self.watch: LetterWatch | None = None
+        """Told of dead letters when the queue is swept: it costs those who consume nothing."""
+
+    async def names(self) -> list[str]:
+        """Of all queues but those of dead letters."""
+        found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
+        self._listed = {name.decode() for name in found}
+        return sorted(self._listed)
+
+    async def names_or_known(self) -> tuple[list[str], StoreUnavailable | None]:
+        """While the list cannot be read, those that this server knows of, and why."""
+        try:
+            return await self.names(), None
+        except StoreUnavailable as exc:
+            return sorted(self._listed | self._steps.names_of_known()), exc
+
+    async def tell_events(self, queue: str) -> None:
+        """If it may be one that events are told in."""
+        if queue.endswith(EVENTS_SUFFIX) and is_name(queue):
+            await self._steps.tell_events(queue)
+
+    # Figures.
+
+    async def stats(self) -> list[QueueStats]:
+        """Raises `StoreUnavailable` if a queue cannot be looked at."""
+        found, missing = await self._look_at(await self.names())
+        if missing:
+            name, why = next(iter(missing.items()))
+            more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+            raise StoreUnavailable(f"queue {name!r}{more} cannot be looked at: {why}")
+        return found
+
+    async def known_stats(self) -> KnownStats:
+        names, failure = await self.names_or_known()
+        found, missing = await self._look_at(names)
+        unlisted = None if failure is None else str(failure)
+        return KnownStats(queues=found, missing=missing, unlisted=unlisted)
+
+    async def _look_at(self, names: Sequence[str]) -> tuple[list[QueueStats], dict[str, str]]:
+        """By name; and those that cannot be looked at, each with why."""
+        found = []
+        missing = {}
+        for name in names:
+            try:
+                found += await self._stats_with_letters(name)
+            except StoreUnavailable as exc:
+                missing[name] = str(exc)
+        return sorted(found, key=lambda stats: stats.name), missing
+
+    async def _stats_with_letters(self, name: str) -> list[QueueStats]:
+        await self.tell_events(name)
+        found = []
+        for one in (name, name + DEAD_LETTER_SUFFIX):
+            answer = await self._steps.run("stats", self._steps.keys.queue(one), self._steps.time)
+            if answer:
+                found.append(parse_stats(one, answer))
+        return found
+
+    async def callbacks(self) -> list[CallbackTarget]:
+        targets = []
+        names, _ = await self.names_or_known()
+        for name in names:
+            for queue in (name, name + DEAD_LETTER_SUFFIX):
+                definition = await self._steps.learn_or_recall(queue)
+                if definition is None:
+                    continue
+                targets += [
+                    CallbackTarget(
+                        queue=queue,
+                        subscription=reader.name,
+                        callback=reader.config.callback,
+                        paused=reader.config.paused,
+                        secrets=reader.secrets,
+                    )
+                    for reader in definition.readers.values()
+                    if reader.config.callback is not None
+                ]
+        return targets
+
+    # What is due.
+
+    async def sweep(self, every_seconds: float) -> None:
+        """See `RedisStore.tick`."""
+        names, failure = await self.names_or_known()
+        for name in names:
+            try:
+                await self.tell_events(name)
+                await self._sweep(name, every_seconds)
+            except StoreUnavailable as exc:
+                failure = exc
+        if failure is not None:
+            raise failure
+
+    async def _sweep(self, name: str, every_seconds: float) -> None:
+        answer = await self._steps.run(
+            "sweep",
+            self._steps.keys.queue(name),
+            self._steps.time,
+            microseconds(every_seconds),
+            CONSUMER_IDLE_MS,
+            0 if self.watch is None else _MOST_LETTERS,
+        )
+        if self.watch is None or answer in (0, 1):
+            return
+        left_out, *letters = answer
+        for id, letter in to_letters(name, letters):
+            self.watch.buried(id, letter)
+        if left_out:
+            self.watch.more(name, left_out)

@@ -1,0 +1,89 @@
+"""Variables that look like settings: those that are none, and those that Kubernetes makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+from penstock.errors import InvalidArgument
+
+__all__ = [
+    "CLIENT_VARIABLES",
+    "PREFIX",
+    "check_variables",
+    "is_service_link",
+    "meant",
+    "unused_variables",
+]
+
+PREFIX = "PENSTOCK_"
+CLIENT_VARIABLES = frozenset(
+    f"{PREFIX}{name}"
+    for name in ("URL", "USER", "PASSWORD", "TOKEN", "CA", "QUEUE", "LAKE", "WEBHOOK_SECRET")
+)
+"""Of the command line, the client and the examples: a machine may have them for all programs."""
+# Where the tests of Spark find Delta; it is too near to a setting.
+_OTHERS = CLIENT_VARIABLES | {f"{PREFIX}DELTA"}
+
+# For a Service called penstock, or penstock-something, each pod of its namespace gets these.
+_LINK = re.compile(
+    rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_LINK_PORT = re.compile(rf"{PREFIX}(\w+_)?PORT")
+_LINK_VALUE = re.compile(r"(tcp|udp|sctp)://.+:\d+")
+
+
+def is_service_link(name: str, value: str) -> bool:
+    """Whether Kubernetes has set it, to say where a Service is."""
+    name = name.upper()
+    if _LINK.fullmatch(name):
+        return True
+    return bool(_LINK_PORT.fullmatch(name) and _LINK_VALUE.fullmatch(value))
+
+
+def check_variables(environment: Mapping[str, str], known: Collection[str]) -> None:
+    """Raises `InvalidArgument` for one that is nearly the name of a setting.
+
+    ``known`` are the names of all settings. One that resembles none may be anybody's: see
+    `unused_variables`.
+    """
+    for name in _unknown(environment, known):
+        near = meant(name, known)
+        if near is not None:
+            raise InvalidArgument(
+                f"there is no setting {name}: did you mean {near}? Correct the variable, or take "
+                "it out of the environment"
+            )
+
+
+def unused_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Those with our prefix that change nothing, each with why."""
+    found = dict.fromkeys(_unknown(environment, known), "no setting has this name")
+    for name, value in environment.items():
+        if name.upper() in known and is_service_link(name, value):
+            found[name] = (
+                "it is not a number but the address of a Service called penstock, as Kubernetes "
+                "sets it: use enableServiceLinks: false, or another name for the Service"
+            )
+    return found
+
+
+def meant(name: str, known: Collection[str]) -> str | None:
+    """The setting that comes nearest to it, if any is near."""
+    endings = [one.removeprefix(PREFIX) for one in known]
+    near = get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
+    return f"{PREFIX}{near[0]}" if near else None
+
+
+def _unknown(environment: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """An empty one counts as none, as everywhere."""
+    return [
+        name
+        for name, value in sorted(environment.items())
+        if name.upper().startswith(PREFIX)
+        and name.upper() not in known
+        and name.upper() not in _OTHERS
+        and value
+        and not is_service_link(name, value)
+    ]
