@@ -14,8 +14,9 @@ import pytest
 
 import penstock
 from penstock import ingest
+from penstock.broker import Broker
 from penstock.core.retry import Backoff
-from penstock.errors import InvalidArgument, InvalidName
+from penstock.errors import InvalidArgument, InvalidName, StoreUnavailable
 from penstock.ingest import IngestMessage, IngestQueue, IngestSettings
 
 WHEN = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -182,6 +183,36 @@ async def test_a_handler_that_is_slower_than_its_lease_keeps_its_batch(store_url
         finish.set()
         assert await consuming == 1
         assert await queue.pending_count("clinic") == 0
+
+
+async def test_an_extension_that_fails_is_tried_again_before_the_lease_ends(
+    store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = IngestSettings(lease_seconds=0.6)
+    async with ingest.open(IngestMessage, store_url, settings) as queue:
+        await queue.publish(message(1))
+        begun, finish = asyncio.Event(), asyncio.Event()
+        settle = Broker.settle
+        failures = iter([StoreUnavailable("away for a moment")])
+
+        async def settle_when_it_is_back(*args: object, **more: object) -> object:
+            for failure in failures:
+                raise failure
+            return await settle(*args, **more)  # type: ignore[arg-type]
+
+        async def slow(batch: Sequence[IngestMessage]) -> None:
+            begun.set()
+            await finish.wait()
+
+        # Given a handler that takes longer than its lease, and a store that fails to extend it once
+        monkeypatch.setattr(Broker, "settle", settle_when_it_is_back)
+        consuming = asyncio.create_task(queue.consume(10, slow))
+        await begun.wait()
+        # Then nobody else gets the message meanwhile
+        assert await queue.consume(10, Handled(), wait_seconds=1.5) == 0
+        finish.set()
+        assert await consuming == 1
+    assert "away for a moment" in caplog.text
 
 
 async def test_a_plain_function_is_called_in_a_thread(store_url: str) -> None:

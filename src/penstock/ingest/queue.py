@@ -20,7 +20,7 @@ from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whol
 from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
-from penstock.errors import InvalidArgument, QueueExists, QueueNotFound
+from penstock.errors import InvalidArgument, PenstockError, QueueExists, QueueNotFound
 from penstock.ingest.message import Codec, TenantMessage
 from penstock.storage.base import Extend
 from penstock.storage.registry import open_store
@@ -243,7 +243,17 @@ class IngestQueue(Generic[M]):
         seconds = self._settings.lease_seconds
         while True:
             await asyncio.sleep(seconds / 3)
-            await self._broker.settle(queue, [Extend(targets=deliveries, seconds=seconds)])
+            try:
+                await self._broker.settle(queue, [Extend(targets=deliveries, seconds=seconds)])
+            except PenstockError as exc:
+                # The store may be away for a moment. There is time for another attempt before the
+                # leases end.
+                logger.warning(
+                    "the leases of %d messages of %s were not extended: %s",
+                    len(deliveries),
+                    queue,
+                    exc,
+                )
 
 
 async def _call(handler: Handler[M], batch: Sequence[M]) -> None:
