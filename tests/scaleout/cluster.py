@@ -27,6 +27,8 @@ _SETTINGS = {
     "cluster-node-timeout": "1000",
     # Nobody is promoted before the test wants it; the queues of other nodes go on.
     "cluster-replica-no-failover": "yes",
+    # However long that takes: by default one that was without its node for 20 seconds never is.
+    "cluster-replica-validity-factor": "0",
     "cluster-require-full-coverage": "no",
     "cluster-allow-replica-migration": "no",
 }
