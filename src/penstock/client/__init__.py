@@ -17,7 +17,7 @@ from penstock.client.errors import (
     Unreachable,
 )
 from penstock.client.health import Component, Health
-from penstock.client.message import DeadLetter, Delivery, Message, Published
+from penstock.client.message import DeadLetter, Delivery, Message, Published, ViewedMessage
 from penstock.client.retry import Retry
 from penstock.client.sync_client import Client
 from penstock.client.user import User
@@ -46,6 +46,7 @@ __all__ = [
     "Unauthorized",
     "Unreachable",
     "User",
+    "ViewedMessage",
     "WebhookVerifier",
     "Worker",
     "WorkerSettings",

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from penstock.client.message import Delivery, Message
+from penstock.client.message import Delivery, Message, ViewedMessage
 from penstock.core.graph import HeldMessage
 from penstock.core.stats import QueueStats, SubscriptionStats
 
-__all__ = ["Deliveries", "Held", "LoggedIn", "Messages", "Queues", "Subscriptions"]
+__all__ = [
+    "Deliveries",
+    "Found",
+    "Held",
+    "LoggedIn",
+    "Messages",
+    "Queues",
+    "Subscriptions",
+    "Viewed",
+]
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -21,6 +30,14 @@ class Subscriptions(msgspec.Struct, frozen=True):
 
 class Messages(msgspec.Struct, frozen=True):
     messages: list[Message]
+
+
+class Found(msgspec.Struct, frozen=True):
+    messages: list[Message | None]
+
+
+class Viewed(msgspec.Struct, frozen=True):
+    messages: list[ViewedMessage]
 
 
 class Deliveries(msgspec.Struct, frozen=True):

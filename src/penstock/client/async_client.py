@@ -21,7 +21,7 @@ from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
 from penstock.client.json_calls import JsonCalls
-from penstock.client.message import Delivery, Message, Published, from_queue
+from penstock.client.message import Delivery, Message, Published, ViewedMessage, from_queue
 from penstock.client.publishing import Publisher, key_maker
 from penstock.client.retry import Retry
 from penstock.client.settling import Settler, Target
@@ -41,6 +41,7 @@ _PUBLISH_ITEMS = 1000
 _PUBLISH_BYTES = 4 * 1024 * 1024
 _SETTLE_CALLS = 1000
 _SETTLE_BYTES = 512 * 1024
+_MOST_IDS = 100  # of a request, as the server has it
 
 
 class AsyncClient:
@@ -427,6 +428,34 @@ class AsyncClient:
         """Read messages by index, without touching anybody's progress."""
         path = paths.with_query(paths.queue_path(queue, "/messages"), start=start, limit=limit)
         return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
+
+    async def view(
+        self,
+        queue: str,
+        subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        settled: bool | None = None,
+        limit: int = 100,
+    ) -> list[ViewedMessage]:
+        """The oldest messages, settled, unsettled or all, with their state for a subscription."""
+        path = paths.subscription_path(queue, subscription, "/messages")
+        if settled is not None and not isinstance(settled, bool):
+            raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
+        asked = None if settled is None else str(settled).lower()
+        path = paths.with_query(path, settled=asked, limit=limit)
+        return from_queue((await self._calls.read(path, answers.Viewed)).messages, queue)
+
+    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
+        """Find messages by id; None for each that the queue does not hold."""
+        path = paths.queue_path(queue, "/messages/find")
+        wanted = listed("ids", ids, (str,))
+        found: list[Message | None] = []
+        for start in range(0, len(wanted), _MOST_IDS):
+            form: dict[str, object] = {"ids": wanted[start : start + _MOST_IDS]}
+            answer = await self._calls.ask("POST", path, answers.Found, form, is_repeatable=True)
+            found += answer.messages
+        from_queue([message for message in found if message is not None], queue)
+        return found
 
     async def get(self, queue: str, id: str) -> Message:
         """One message by id. Raises `MessageNotFound`."""

@@ -16,7 +16,7 @@ from penstock.core.message import (
 )
 from penstock.errors import InvalidArgument
 
-__all__ = ["DeadLetter", "Delivery", "Message", "Published"]
+__all__ = ["DeadLetter", "Delivery", "Message", "Published", "ViewedMessage"]
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +69,14 @@ class Delivery(Message, frozen=True, kw_only=True):
     deliveries: int
     subscription: str = ""
     deadline: datetime | None = None
+
+
+class ViewedMessage(Message, frozen=True, kw_only=True):
+    """A message, and its state for a subscription. `leased_until` is None if it is not leased."""
+
+    is_settled: bool
+    deliveries: int
+    leased_until: datetime | None = None
 
 
 _Kind = TypeVar("_Kind", bound=Message)

@@ -210,6 +210,8 @@ class Client:
     give_back = _sync(AsyncClient.give_back)
     extend = _sync(AsyncClient.extend)
     read = _sync(AsyncClient.read)
+    view = _sync(AsyncClient.view)
+    find = _sync(AsyncClient.find)
     get = _sync(AsyncClient.get)
 
     dead_letters = _sync(AsyncClient.dead_letters)
