@@ -23,6 +23,7 @@ from penstock.pipeline.landing import Entry, Landing, Move
 from penstock.pipeline.session import make_session
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import write_options
+from penstock.spark.versions import start_to_the_end
 from penstock.spark.writer import PenstockStreamWriter, Written
 from pyspark_penstock import DefaultSource
 from tests.spark.helpers import QUICK
@@ -64,7 +65,7 @@ def drive(spark: SparkSession, given: dict[str, Any]) -> None:
             spark.dataSource.register(HeldSource)
             writer = writer.format(HeldSource.name()).option("holds", given["holds"])
         writer = writer.option("checkpointLocation", str(copy_checkpoint(lake)))
-        return (writer.trigger(availableNow=True) if given["once"] else writer).start()
+        return start_to_the_end(writer) if given["once"] else writer.start()
 
     for query in [start_patiently(bronze), start_patiently(copy)]:
         query.awaitTermination()
