@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test check simulate collection docs clean
+.PHONY: help install serve test test-engine check simulate collection docs clean
 .PHONY: bench bench-engine bench-http bench-fanout bench-scale bench-spark
 
 help: ## Show this list
@@ -33,8 +33,12 @@ serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--po
 test: $(DEV) ## Run the tests, two at a time (JOBS=0: in one process; ARGS="-k wal -x")
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
+test-engine: $(DEV) ## Run the tests of the engine alone, in a minute and a half
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -k "not redis and not http" \
+		tests/unit tests/contract tests/faults tests/simulation tests/crash $(ARGS)
+
 # The tests start some hundred processes: each would compile all of Penstock by itself.
-test: export PYTHONDONTWRITEBYTECODE :=
+test test-engine: export PYTHONDONTWRITEBYTECODE :=
 
 check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/ruff check .
