@@ -211,7 +211,7 @@ class Subscription:
             yield from self.settled.within(*matched)
 
     def passed(self, start: int, stop: int, *, dead_too: bool) -> Iterator[Run]:
-        """The parts of ``[start, stop)`` that this subscription no longer holds back from others."""
+        """Parts of ``[start, stop)`` that this subscription no longer holds back from others."""
         blocked = Runs(self.unsettled_within(start, stop))
         if not dead_too:
             for run in self.dead.within(start, stop):

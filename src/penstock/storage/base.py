@@ -310,7 +310,7 @@ class Store(Protocol):
         ...
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """The stats of one queue, or of all by name. Raises if any is unavailable: cf. `known_stats`."""
+        """The stats of one queue, or of all by name. Raises if any is unavailable."""
         ...
 
     async def known_stats(self) -> KnownStats:
