@@ -240,7 +240,7 @@ class WalStore(EmbeddedStore):
                 file.close()
 
     def _sweep(self) -> None:
-        """Remove what the last checkpoint does not need. What a crash leaves, the next one removes."""
+        """Remove what the last checkpoint does not need. After a crash, the next call does it."""
         needed, packs = set(self._segments), set(self._wal.packs.values())
         files = self._files
         gone = [name for name in files.names() if name.endswith(TEMPORARY_SUFFIX)]
