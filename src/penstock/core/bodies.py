@@ -1,4 +1,4 @@
-"""Bodies that came in one piece and stay in one piece."""
+"""Bodies that arrived in one buffer and stay in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["PackedBodies"]
 
 
 class PackedBodies(Sequence[bytes]):
-    """Bodies one after the other in one buffer: an object for one is made when it is looked at.
+    """Bodies back to back in one buffer. A ``bytes`` object is made for a body when it is accessed.
 
-    The buffer must never change, and stays as long as this does.
+    The buffer must never change. It lives as long as this does.
     """
 
     __slots__ = ("_bounds", "data", "sizes")
@@ -22,7 +22,7 @@ class PackedBodies(Sequence[bytes]):
         """``sizes`` are of type ``I`` and add up to the bytes of ``data``."""
         self.data = data
         self.sizes = sizes
-        self._bounds: array[int] | None = None  # where each begins, and the last ends
+        self._bounds: array[int] | None = None  # where each begins, and the end of the last
 
     def __len__(self) -> int:
         return len(self.sizes)

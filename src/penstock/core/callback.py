@@ -1,6 +1,6 @@
 """A callback: a subscription whose messages are sent to a URL, or announced there.
 
-Its secrets are no part of it: they sign what is sent, and nothing that describes a subscription
+Its secrets are kept apart from it: they sign the calls, and nothing that describes a subscription
 shows them.
 """
 
@@ -29,9 +29,9 @@ __all__ = [
 ]
 
 CALLBACK_BACKOFF = Backoff(kind="exponential", base_seconds=1.0, max_seconds=300.0, jitter=0.5)
-"""Of a subscription with a callback whose own backoff waits not at all."""
+"""Used by a subscription with a callback whose own backoff does not wait at all."""
 
-# The new one and the one before it: receivers change over in between.
+# The new one and the one before it, so that receivers have time to change over.
 LIVE_SECRETS = 2
 
 _SECRET_PREFIX = "whsec_"
@@ -62,7 +62,7 @@ class Callback(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cloudevents: bool = False
 
     def check(self) -> None:
-        """Raises `InvalidArgument`. Types have been checked before."""
+        """Raises `InvalidArgument`. Types were checked before."""
         _check_url(self.url)
         if self.mode not in ("deliver", "notify"):
             raise InvalidArgument(f"callback.mode is {self.mode!r}: use deliver or notify")
@@ -114,7 +114,7 @@ def _check_url(url: str) -> None:
 
 
 class CallbackTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription that has a callback, and its secrets: the newest first."""
+    """A subscription that has a callback, with its secrets, newest first."""
 
     queue: str
     subscription: str
@@ -127,7 +127,7 @@ class CallbackTarget(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to receive. `seen` stands for all that came so far; 0 is nothing."""
+    """What there is to receive. `seen` changes with everything that arrives; 0 is nothing."""
 
     seen: int
     ready: int
@@ -135,10 +135,10 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallbackState(msgspec.Struct, frozen=True, kw_only=True):
-    """How calls have gone since the server started.
+    """How the calls have gone since the server started.
 
-    `circuit` is ``open`` after repeated failures: nothing is called until `next_call_at`. Then it
-    is ``half_open``: one call, which closes it or opens it again.
+    `circuit` is ``open`` after repeated failures: no calls until `next_call_at`. Then it is
+    ``half_open``: a single call either closes it or opens it again.
     """
 
     circuit: Literal["closed", "open", "half_open"]
@@ -153,7 +153,7 @@ class CallbackState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def secret_key(secret: str) -> bytes:
-    """The key that a secret stands for. Raises `InvalidArgument`, without the secret."""
+    """The key in a secret. Raises `InvalidArgument`, which does not quote the secret."""
     text = secret.removeprefix(_SECRET_PREFIX)
     try:
         if text is not secret:
@@ -164,6 +164,6 @@ def secret_key(secret: str) -> bytes:
 
 
 def check_secret(secret: str) -> None:
-    """24 to 64 bytes, as Standard Webhooks has it."""
+    """Raises `InvalidArgument` unless it has 24 to 64 bytes, as Standard Webhooks requires."""
     if not 24 <= len(secret_key(secret)) <= 64:
         raise InvalidArgument("the secret is not of 24 to 64 bytes")

@@ -1,4 +1,4 @@
-"""What users may set on a queue and on a subscription, and how a value from outside is checked."""
+"""The settings of a queue and of a subscription, and checks for values from outside."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
 
 DEFAULT_SUBSCRIPTION = "default"
 
-# 285 years in seconds: the most that fits into nanoseconds of 64 bits.
+# 285 years: about the most that fits into 64 bits of nanoseconds.
 _MAX_SECONDS = 9_000_000_000
 
 
-# The most that a count in the log may be.
+# The largest count that the log can store.
 _MAX_COUNT = 2**63 - 1
 
 
 def check_whole(name: str, value: object, least: int | None = None) -> None:
-    """Raises `InvalidArgument` for all but an int; a float or bool would not be read back."""
+    """Raises `InvalidArgument` unless it is an int: a float or bool would not be read back."""
     if type(value) is not int or (least is not None and value < least):
         wanted = "a whole number" if least is None else f"a whole number, {least} or more"
         raise InvalidArgument(f"{name} is {value!r}: use {wanted}")
@@ -41,7 +41,7 @@ def check_whole(name: str, value: object, least: int | None = None) -> None:
 def check_seconds(
     name: str, value: object, *, zero: bool = False, most: float = 1_000_000_000
 ) -> None:
-    """Raises `InvalidArgument` for what is no number above 0 (or 0 itself), or too large."""
+    """Raises `InvalidArgument` unless it is a number above 0 (``zero``: or 0), at most ``most``."""
     if (
         not isinstance(value, int | float)
         or isinstance(value, bool)
@@ -53,7 +53,7 @@ def check_seconds(
 
 
 def check_text(name: str, value: object) -> str:
-    """The text as a plain str. Raises `InvalidArgument` for what cannot be stored as UTF-8."""
+    """The text as a plain str. Raises `InvalidArgument` if it cannot be encoded as UTF-8."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} is {value!r}: use a text")
     try:
@@ -62,11 +62,11 @@ def check_text(name: str, value: object) -> str:
         raise InvalidArgument(
             f"{name} holds characters that cannot be encoded as UTF-8: leave them out"
         ) from exc
-    return str.__str__(value)  # not a subclass: the log takes none
+    return str.__str__(value)  # the log does not accept a subclass of str
 
 
 def check_list(name: str, values: object, of: str) -> Sequence[Any]:
-    """What can be gone through more than once. Raises `InvalidArgument` for one thing alone."""
+    """The values as a sequence. Raises `InvalidArgument` for a single value outside of a list."""
     if type(values) is list or type(values) is tuple:
         return values
     if isinstance(values, str | bytes | bytearray) or not isinstance(values, Iterable):
@@ -85,7 +85,7 @@ def _check_count(name: str, value: int | None, least: int) -> None:
 
 
 def _check_types(config: msgspec.Struct) -> None:
-    """A struct takes whatever it is given; decoding one does not."""
+    """Constructing a struct does not check types; converting to one does."""
     try:
         msgspec.convert(msgspec.structs.asdict(config), type(config))
     except msgspec.ValidationError as exc:
@@ -97,15 +97,15 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     - `fifo`: messages of one group key are delivered one after the other.
     - `max_messages`, `max_bytes`: the bound. A publish is refused with ``queue_full`` when it
-      would leave any subscription with more than this unsettled. `max_bytes` counts all that was
-      published since the oldest unsettled message, settled or not, by whole publish batches: one
-      message that nobody settles holds the bytes of all that follow it.
+      would leave any subscription with more than this unsettled. `max_bytes` counts
+      everything published since the oldest unsettled message, settled or not, in whole publish
+      batches: one message that nobody settles keeps the bytes of all that follow it counted.
     - `retention_seconds`, `retention_messages`, `retention_bytes`: how much history is kept; what
-      exceeds any of them is removed from the front. Unsettled messages are kept all the same,
+      exceeds any of them is removed from the front. Unsettled messages are kept nevertheless,
       unless `retain_unsettled` is off: then they are settled as expired.
-    - `message_ttl_seconds`: a message that nobody settled by this age expires.
+    - `message_ttl_seconds`: a message that is still unsettled at this age expires.
     - `dedup_window_seconds`: how long a dedup key is remembered.
-    - `events`: what happens to its messages is told in the queue ``<queue>-events``.
+    - `events`: what happens to its messages is published in the queue ``<queue>-events``.
     """
 
     fifo: bool = False
@@ -138,16 +138,16 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     - `filter`: a CEL expression; None takes every message. It cannot be altered.
     - `after`: the subscriptions that must have taken a message first.
-    - `on_dead_parent`: what a dead letter of one of those means here. ``hold`` waits until its
-      replay is acked or an operator releases it, ``cascade`` makes it a dead letter here too,
-      ``ignore`` goes on as if it had been acked.
-    - `lease_seconds`: how long a delivery is in flight; None is until it is settled or asked for.
-    - `max_in_flight`: no more than this many deliveries at once.
-    - `max_deliveries`: a message that failed this often becomes a dead letter; None never.
-    - `backoff`: the pause before a message that was nacked is delivered again.
+    - `on_dead_parent`: what happens here when one of those dead-letters a message. ``hold`` waits
+      until its replay is acked or an operator releases it, ``cascade`` makes it a dead letter here
+      too, ``ignore`` goes on as if it had been acked.
+    - `lease_seconds`: how long a delivery is in flight; None: until settled or asked for again.
+    - `max_in_flight`: how many deliveries may be in flight at once.
+    - `max_deliveries`: a message that failed this often becomes a dead letter; None: never.
+    - `backoff`: the pause before a nacked message is delivered again.
     - `paused`: nothing is delivered.
-    - `callback`: messages are sent to a URL, or announced there. Then a `backoff` that waits not at
-      all becomes `CALLBACK_BACKOFF`, and with `ordered` the `max_in_flight` is 1.
+    - `callback`: messages are sent to a URL, or announced there. If they are sent, a `backoff` that
+      does not wait becomes `CALLBACK_BACKOFF`, and with `ordered` the `max_in_flight` becomes 1.
     """
 
     filter: str | None = None
@@ -173,7 +173,7 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     @property
     def is_ordered(self) -> bool:
-        """Whether a message that failed holds back all later ones until it comes again."""
+        """Whether a message that failed holds back all later ones until it is redelivered."""
         return self.callback is not None and self.callback.is_serial
 
     def check(self) -> None:
@@ -192,7 +192,7 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
             texts += [self.callback.url, self.callback.mode]
         for name in texts:
             if name is not None and type(name) is not str:
-                # It would pass for a text until it is written.
+                # A subclass of str passes every check, and then cannot be written.
                 raise InvalidArgument(f"{name!r} is a {type(name).__name__}: use a plain str")
         _check_optional_seconds("lease_seconds", self.lease_seconds)
         _check_count("max_in_flight", self.max_in_flight, 1)

@@ -1,4 +1,4 @@
-"""What went through a subscription."""
+"""Counters of a subscription."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Counters"]
 
 
 class Counters(msgspec.Struct):
-    """How messages went in and out, since the subscription was made."""
+    """How messages came and went since the subscription was created."""
 
     acked: int = 0
     dead_lettered: int = 0

@@ -1,4 +1,4 @@
-"""Commands around dead letters: how messages become some, and how they leave."""
+"""Dead letters: how a message becomes one, and how it stops being one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ MAX_DELIVERIES_REASON = "max-deliveries"
 def bury_or(
     machine: Machine, subscription: Subscription, index: int, reason: str, now_ns: int
 ) -> bool:
-    """A delivery failed: the message expires or becomes a dead letter, if it must.
+    """After a failed delivery, expire or dead-letter the message if it is due.
 
-    False when it may be delivered again.
+    Returns False if it may be delivered again.
     """
     expires_ns = subscription.queue.expires_ns(index)
     if expires_ns is not None and expires_ns <= now_ns:
@@ -54,7 +54,7 @@ def bury_or(
 def bury(
     machine: Machine, subscription: Subscription, index: int, reason: str, now_ns: int
 ) -> None:
-    """Make a message a dead letter, and for those that wait and want it, theirs too."""
+    """Dead-letter a message, also for the dependent subscriptions whose policy is to cascade."""
     queue = subscription.queue
     letters = queue.dead_letters or new_dead_letter_queue(machine, queue, now_ns)
     event = ev.DeadLettered(
@@ -80,7 +80,7 @@ def bury(
 
 
 def cascade(machine: Machine, subscription: Subscription, now_ns: int) -> None:
-    """What the parents gave up on before this subscription waited for them is its letter too."""
+    """Dead-letter what the parents had dead-lettered before this subscription waited for them."""
     if subscription.config.on_dead_parent == "cascade":
         dead = Runs(run for parent in subscription.parents for run in parent.dead)
         given_up = [part for run in subscription.held() for part in dead.within(*run)]
@@ -90,9 +90,9 @@ def cascade(machine: Machine, subscription: Subscription, now_ns: int) -> None:
 
 
 def letters_of(queue: Queue, ids: Iterable[str] | None) -> list[int]:
-    """Indexes in the dead-letter queue of the letters that are there: all, or those of some ids.
+    """The letters' indexes in the dead-letter queue: all, or those of some message ids.
 
-    An id names the message that failed, so it may stand for letters of several subscriptions.
+    An id names the message that failed, so it may match letters of several subscriptions.
     """
     letters = queue.dead_letters
     if letters is None:
@@ -114,9 +114,9 @@ def letters_of(queue: Queue, ids: Iterable[str] | None) -> list[int]:
 
 
 def replay(machine: Machine, queue_name: str, ids: Iterable[str] | None, now_ns: int) -> int:
-    """Give dead letters back to the subscriptions they failed on; returns how many.
+    """Return dead letters to the subscriptions they failed on; returns how many.
 
-    Those whose subscription is gone stay where they are.
+    Letters whose subscription is gone stay where they are.
     """
     queue = machine.queue(queue_name)
     indexes = letters_of(queue, ids)
@@ -132,7 +132,7 @@ def replay(machine: Machine, queue_name: str, ids: Iterable[str] | None, now_ns:
 
 
 def discard(machine: Machine, queue_name: str, ids: Iterable[str] | None, now_ns: int) -> int:
-    """Remove dead letters for good; returns how many. Who waits for them goes on waiting."""
+    """Remove dead letters for good; returns how many. Subscriptions they hold up keep waiting."""
     queue = machine.queue(queue_name)
     indexes = letters_of(queue, ids)
     if indexes and queue.dead_letters is not None:
@@ -147,7 +147,7 @@ def discard(machine: Machine, queue_name: str, ids: Iterable[str] | None, now_ns
 
 
 def release(machine: Machine, queue_name: str, name: str, indexes: list[int], now_ns: int) -> None:
-    """Let messages go that a dependency holds back. Raises `MessageNotFound` or `NotHeld`."""
+    """Deliver messages that a dependency holds back. Raises `MessageNotFound` or `NotHeld`."""
     subscription = machine.subscription(queue_name, name)
     for index in indexes:
         check_whole("an index", index)

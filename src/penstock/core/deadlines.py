@@ -11,11 +11,11 @@ __all__ = ["Deadlines"]
 
 
 class Deadlines:
-    """One entry a delivery, however many messages it has.
+    """A heap with one entry per delivery, however many messages it has.
 
-    The invariant: every lease that ends is in an entry of its epoch that comes no later than its
-    deadline. Nothing is searched for in the heap, so there may be entries of leases that are over
-    or were extended. `overdue` asks the leases themselves.
+    The invariant: every lease with a deadline is in an entry of its epoch that is due no later than
+    that deadline. Entries are never removed early, so some belong to leases that have ended or were
+    extended; `overdue` therefore looks at the leases themselves.
     """
 
     __slots__ = ("heap",)
@@ -32,8 +32,8 @@ class Deadlines:
         heappush(self.heap, (deadline_ns, epoch, runs))
 
     def overdue(self, leases: Leases, now_ns: int) -> list[int]:
-        """Indexes whose leases have run out. Forgets the entries it has looked at."""
-        found: dict[int, None] = {}  # a lease that was extended has several entries
+        """Indexes whose leases have run out. Removes the entries that were due."""
+        found: dict[int, None] = {}  # an extended lease has several entries
         heap = self.heap
         while heap and heap[0][0] <= now_ns:
             _, epoch, runs = heappop(heap)

@@ -98,7 +98,7 @@ def holds_events(name: str, observed: str) -> ReservedQueue:
 
 
 def check_queue(name: str, config: QueueConfig) -> str:
-    """The name; raises what makes a definition unacceptable, whatever queues there are."""
+    """Returns the name. Raises if the definition is invalid, whatever other queues exist."""
     name = check_text("name", check_name(name, "queue"))
     check_kind(config, QueueConfig)
     config.check()
@@ -116,7 +116,7 @@ def reserved_name() -> ReservedQueue:
 
 
 def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: int) -> Queue:
-    """The queue of another's dead letters can be altered before there are any: it is made then."""
+    """Alter a queue. A dead-letter queue that does not exist yet is created first."""
     source = _without_letters(machine, name)
     queue = machine.queue(name) if source is None else None
     before = QueueConfig() if queue is None else queue.config
@@ -142,7 +142,10 @@ def alter_queue(machine: Machine, name: str, changes: dict[str, Any], now_ns: in
 
 
 def _without_letters(machine: Machine, name: str) -> Queue | None:
-    """The queue whose dead letters this name is kept for, while it has none. Letters have none."""
+    """The queue whose dead letters this name is reserved for, if it has no dead-letter queue yet.
+
+    None for the dead letters of a dead-letter queue: there are none.
+    """
     if name in machine.queues or not name.endswith(DEAD_LETTER_SUFFIX):
         return None
     source = machine.queues.get(name.removesuffix(DEAD_LETTER_SUFFIX))
@@ -150,7 +153,7 @@ def _without_letters(machine: Machine, name: str) -> Queue | None:
 
 
 def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
-    """Its dead letters and its events go with it."""
+    """Delete a queue together with its dead letters and its events."""
     queue = machine.queue(name)
     if queue.events_of is not None:
         raise holds_events(name, queue.events_of.name)
@@ -163,7 +166,7 @@ def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
 
 
 def purge_queue(machine: Machine, name: str, now_ns: int) -> int:
-    """Removes every message for every subscription; returns how many. Dead letters stay."""
+    """Remove every message for every subscription; returns how many. Dead letters stay."""
     queue = machine.queue(name)
     count = queue.next - queue.first
     if count or queue.stragglers:
@@ -172,7 +175,7 @@ def purge_queue(machine: Machine, name: str, now_ns: int) -> int:
 
 
 def resolve_start(queue: Queue, start: Start) -> int:
-    """The index a start position means now; raises `InvalidArgument`."""
+    """The index that a start position means now. Raises `InvalidArgument`."""
     if type(start) is int:
         return min(max(start, queue.first), queue.next)
     if isinstance(start, datetime):
@@ -186,7 +189,7 @@ def resolve_start(queue: Queue, start: Start) -> int:
 
 
 def backfill_range(queue: Queue, filter_text: str | None, start: int) -> Run | None:
-    """Older messages that must be put through the filter before one can read from ``start``."""
+    """The older messages to be filtered before anybody can read from ``start``, if any."""
     if filter_text is None:
         return None
     feed = queue.feeds.by_filter.get(filter_text)
@@ -196,12 +199,12 @@ def backfill_range(queue: Queue, filter_text: str | None, start: int) -> Run | N
 
 
 def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
-    """Of the matches, those that the feed still lacks: another reader may have come meanwhile."""
+    """The matches that the feed still lacks. Another reader may have added some in the meantime."""
     return list(Runs(matches).within(*backfill)) if backfill else []
 
 
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
-    """Raises what makes a definition unacceptable."""
+    """Raises if the definition is invalid."""
     graph = {other.name: other.config.after for other in queue.subscriptions.values()}
     check_definition(name, config, graph, of_dead_letters=queue.source is not None)
 
@@ -213,7 +216,7 @@ def check_definition(
     *,
     of_dead_letters: bool,
 ) -> None:
-    """As `check_subscription`. ``graph`` maps the queue's subscriptions to those they wait for."""
+    """Like `check_subscription`. ``graph`` maps each subscription to those it waits for."""
     check_name(name, "subscription")
     check_kind(config, SubscriptionConfig)
     config.check()
@@ -240,9 +243,9 @@ def create_subscription(
     now_ns: int,
     secret: str | None = None,
 ) -> Subscription:
-    """``matches`` answer `backfill_range` for ``start``, which `resolve_start` gave.
+    """``start`` is what `resolve_start` returned, ``matches`` the matches in its `backfill_range`.
 
-    ``secret`` is for its callback, if it has one.
+    ``secret`` is for the callback, if there is one.
     """
     queue = machine.queue(queue_name)
     check_subscription(queue, name, config)
@@ -283,7 +286,7 @@ def alter_subscription(
     now_ns: int,
     secret: str | None = None,
 ) -> Subscription:
-    """``secret`` is for its callback, if it now has one and no secret yet."""
+    """``secret`` is for the callback, if there now is one and it has no secret yet."""
     subscription = machine.subscription(queue_name, name)
     config = changed(subscription.config, changes)
     if config.filter != subscription.config.filter:
@@ -306,7 +309,7 @@ def alter_subscription(
 def next_secrets(
     name: str, config: SubscriptionConfig, secret: str, secrets: Sequence[str]
 ) -> list[str]:
-    """Those that sign callbacks once ``secret`` is the newest. Raises `InvalidArgument`."""
+    """The secrets that sign callbacks once ``secret`` is added. Raises `InvalidArgument`."""
     check_secret(secret)
     if config.callback is None:
         raise InvalidArgument(f"subscription {name!r} has no callback, so it needs no secret")
@@ -316,7 +319,7 @@ def next_secrets(
 def rotate_secret(
     machine: Machine, queue_name: str, name: str, secret: str, now_ns: int
 ) -> Subscription:
-    """Sign with ``secret`` from now on, and with the one before it as well."""
+    """Sign with ``secret`` from now on, and also with the one before it."""
     subscription = machine.subscription(queue_name, name)
     secrets = next_secrets(name, subscription.config, secret, subscription.secrets)
     machine.emit(
@@ -331,7 +334,7 @@ def rotate_secret(
 
 
 def delete_subscription(machine: Machine, queue_name: str, name: str, now_ns: int) -> None:
-    """What waited for it alone is released."""
+    """Delete a subscription. Messages that waited for it alone are released."""
     subscription = machine.subscription(queue_name, name)
     if subscription.queue.source is not None and name == DEFAULT_SUBSCRIPTION:
         raise ReservedQueue(
@@ -371,7 +374,7 @@ def seek(
 
 
 def check_kind(config: object, kind: type[Any]) -> None:
-    # Exactly that class: any other is written with fields that cannot be read back.
+    # Exactly that class: a subclass would be written with fields that cannot be read back.
     if type(config) is not kind:
         raise InvalidArgument(f"a config is {type(config).__name__}: pass a {kind.__name__}")
 

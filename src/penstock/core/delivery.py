@@ -19,19 +19,19 @@ __all__ = ["Handout", "Want", "ask_again", "poll", "receive", "receive_each"]
 
 
 class Handout(NamedTuple):
-    """What was leased, in the order it is to be given."""
+    """What was leased, in the order in which it is to be delivered."""
 
     subscription: Subscription
     runs: list[Run]
     epoch: int
     deadline_ns: int | None
-    counts: dict[int, int]  # deliveries of those that were delivered before, this one included
+    counts: dict[int, int]  # how often redelivered ones were delivered, this time included
 
 
 class Want(NamedTuple):
-    """How many messages somebody asks for.
+    """How many messages a consumer asks for.
 
-    With `most_bytes` they have about that many bytes at most, but it is one message at least.
+    `most_bytes` limits their total size, roughly, but never to less than one message.
     """
 
     limit: int
@@ -64,9 +64,9 @@ def receive_each(
     lease_seconds: float | None,
     now_ns: int,
 ) -> tuple[Handout | None, list[list[Run]]]:
-    """The same for several who ask at once, as one delivery: all of it, and the share of each.
+    """Like `receive`, for several consumers at once: the whole delivery, and the share of each.
 
-    Who comes first has the first messages. Those who come when nothing is left have no share.
+    The first consumer gets the first messages. Those for whom nothing is left have no share.
     """
     subscription = machine.subscription(queue_name, name)
     for want in wants:
@@ -100,7 +100,7 @@ def _shares(queue: Queue, runs: list[Run], wants: Sequence[Want]) -> list[list[R
 
 
 def _take(left: list[Run], limit: int) -> list[Run]:
-    """The next indexes, up to that many, of runs of which the next is the last."""
+    """Pop up to ``limit`` indexes off a reversed list of runs."""
     taken: list[Run] = []
     while left and limit > 0:
         start, stop = left.pop()
@@ -113,7 +113,7 @@ def _take(left: list[Run], limit: int) -> list[Run]:
 
 
 def _within(queue: Queue, runs: list[Run], most_bytes: int) -> list[Run]:
-    """The first of the runs, up to that many bytes. How large a message is, its batch tells."""
+    """The first of the runs, up to that many bytes. Messages count as their batch's average."""
     found: list[Run] = []
     left = most_bytes
     for start, stop in runs:
@@ -196,9 +196,9 @@ def poll(
     """Lease the messages ``[max(sent, start), min(acked + cap, start + count))``.
 
     `sent` is the cursor, `acked` the floor and `cap` the subscription's `max_in_flight`. The
-    cursor then stands at the end of that range. What it passed over stays ready for `receive` or
-    `ask_again`. The range ends early before a message that may not be delivered yet, and where the
-    messages have ``most_bytes``.
+    cursor moves to the end of that range; what it passed over stays ready for `receive` or
+    `ask_again`. The range ends early before a message that may not be delivered yet, and once the
+    messages reach ``most_bytes``.
     """
     subscription = machine.subscription(queue_name, name)
     check_whole("start", start, 0)
@@ -239,7 +239,7 @@ def poll(
 
 
 def _first_unready(subscription: Subscription, begin: int, end: int) -> int:
-    """The lowest unsettled index in the range that waits for something and was never given."""
+    """The lowest unsettled index in the range that is not ready and was never delivered."""
     ready = [run for lane in subscription.ready.values() for run in lane.within(begin, end)]
     feed = subscription.feed
     if subscription.parents:
@@ -261,9 +261,9 @@ def _first_unready(subscription: Subscription, begin: int, end: int) -> int:
 def ask_again(machine: Machine, queue_name: str, name: str, index: int, now_ns: int) -> Handout:
     """Deliver one particular message once more, at the consumer's request.
 
-    It must have been given out before, or be passed over by a poll, and not be settled. Its former
-    lease ends. Raises `MessageNotFound`, or `NotLeased` also while the subscription is paused or
-    has as many in flight as it may.
+    It must be unsettled, and delivered before or passed over by a poll. A lease that it still has
+    ends. Raises `MessageNotFound`, or `NotLeased`, also while the subscription is paused or has
+    `max_in_flight` messages in flight.
     """
     subscription = machine.subscription(queue_name, name)
     check_whole("index", index)

@@ -12,8 +12,8 @@ __all__ = ["check_dependencies"]
 def check_dependencies(name: str, after: Sequence[str], graph: Mapping[str, Sequence[str]]) -> None:
     """Raises `InvalidDependency` unless ``name`` may wait for ``after``.
 
-    ``graph`` maps every subscription of the queue to those it waits for. An unknown one, the
-    subscription itself, a repeated one and a cycle are refused; the text shows the cycle.
+    ``graph`` maps every subscription of the queue to those it waits for. An unknown
+    subscription, itself, a repeated one and a cycle are refused; the message shows the cycle.
     """
     if len(set(after)) != len(after):
         raise InvalidDependency(f"{name!r} names a subscription twice in after: {list(after)}")
@@ -34,7 +34,7 @@ def check_dependencies(name: str, after: Sequence[str], graph: Mapping[str, Sequ
 
 
 def _path(start: str, goal: str, graph: Mapping[str, Sequence[str]]) -> list[str]:
-    """A way from start to goal along ``after``; empty when there is none."""
+    """A path from start to goal along ``after``; empty if there is none."""
     trail: list[tuple[str, list[str]]] = [(start, [start])]
     seen = {start}
     while trail:

@@ -1,10 +1,10 @@
-"""What happened. Events are the machine's output, and the only thing that changes its state.
+"""Events: the machine's output, and the only thing that changes its state.
 
 The log stores them, recovery replays them, and surfaces show them as lifecycle events. Runs of
 indexes are written flat: ``[start, stop, start, stop, ...]``. Times are nanoseconds since 1970.
 
-Tags and the order of the fields are part of the log format: never change or reuse a tag, and give
-an event more fields only at its end, with a default.
+Tags and the order of fields are part of the log format: never change or reuse a tag, and add new
+fields only at the end of an event, with a default.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Event(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class QueueCreated(_Event, frozen=True, kw_only=True, tag=10):
-    """With its subscription `default`, whose id is the next one: a crash never parts the two."""
+    """A queue and its subscription `default`, whose id is the next one. One event, so atomic."""
 
     queue_id: int
     name: str
@@ -86,7 +86,7 @@ class QueuePurged(_Event, frozen=True, kw_only=True, tag=13):
 
 
 class SubscriptionCreated(_Event, frozen=True, kw_only=True, tag=20):
-    """`backfill` are matches older than the feed, and `since` the index it now begins at."""
+    """`backfill` has the matches older than the feed; `since` is the index where it now begins."""
 
     subscription_id: int
     queue_id: int
@@ -99,7 +99,7 @@ class SubscriptionCreated(_Event, frozen=True, kw_only=True, tag=20):
 
 
 class SubscriptionAltered(_Event, frozen=True, kw_only=True, tag=21):
-    """Without `secrets` they stay as they are."""
+    """Secrets stay as they are if `secrets` is None."""
 
     subscription_id: int
     config: SubscriptionConfig
@@ -111,7 +111,7 @@ class SubscriptionDeleted(_Event, frozen=True, kw_only=True, tag=22):
 
 
 class Sought(_Event, frozen=True, kw_only=True, tag=23):
-    """The subscription was moved to an index: all before it is settled, nothing after it is."""
+    """The subscription was moved: everything below `index` is settled, nothing from there on is."""
 
     subscription_id: int
     index: int
@@ -120,11 +120,11 @@ class Sought(_Event, frozen=True, kw_only=True, tag=23):
 
 
 class Published(_Event, frozen=True, kw_only=True, tag=30):
-    """`matched` maps a feed's id to its matches where only CEL could tell.
+    """`matched` maps the id of each feed whose filter needed CEL to its matches.
 
-    `envelopes` is None when every message is plain. `keys` are the idempotency keys of the
-    requests in it, and what each was answered. `bodies` and `heads` (the encoded envelopes) are for
-    the storage; a replayed event has neither.
+    `envelopes` is None if every message is plain. `keys` maps the idempotency keys of its requests
+    to the answers they got. `bodies` and `heads` (the encoded envelopes) are for the storage; a
+    replayed event has neither.
     """
 
     queue_id: int
@@ -147,7 +147,7 @@ class Delivered(_Event, frozen=True, kw_only=True, tag=40):
 
 
 class Polled(_Event, frozen=True, kw_only=True, tag=41):
-    """A delivery by index range: the cursor moves to `stop`, what it passed stays ready."""
+    """A delivery by index range: the cursor moves to `stop`, and what it passed stays ready."""
 
     subscription_id: int
     runs: list[int]
@@ -168,7 +168,7 @@ class LeaseExpired(_Event, frozen=True, kw_only=True, tag=43):
 
 
 class Returned(_Event, frozen=True, kw_only=True, tag=44):
-    """Deliveries that nobody got: as if they had not been made, but for their epoch."""
+    """Deliveries that nobody got, undone. Only their epoch stays used."""
 
     subscription_id: int
     runs: list[int]
@@ -180,7 +180,7 @@ class Acked(_Event, frozen=True, kw_only=True, tag=50):
 
 
 class Nacked(_Event, frozen=True, kw_only=True, tag=51):
-    """`due_ns` says for each index when it may be delivered again; 0 is at once."""
+    """`due_ns` is when each index may be delivered again; 0 is at once."""
 
     subscription_id: int
     indexes: list[int]
@@ -194,7 +194,7 @@ class Expired(_Event, frozen=True, kw_only=True, tag=52):
 
 
 class DeadLettered(_Event, frozen=True, kw_only=True, tag=60):
-    """The message at `index` left the subscription and is `letter_index` in the dead letters."""
+    """The message at `index` left the subscription for `letter_index` of the dead-letter queue."""
 
     subscription_id: int
     subscription: str
@@ -206,7 +206,7 @@ class DeadLettered(_Event, frozen=True, kw_only=True, tag=60):
 
 
 class Replayed(_Event, frozen=True, kw_only=True, tag=61):
-    """Dead letters went back to the subscription they had failed on."""
+    """Dead letters went back to the subscriptions they had failed on."""
 
     dead_letter_queue_id: int
     letter_indexes: list[int]
@@ -228,7 +228,7 @@ class Trimmed(_Event, frozen=True, kw_only=True, tag=70):
 
 
 class Lost(_Event, frozen=True, kw_only=True, tag=71):
-    """These messages cannot be read any more. A repair writes it in their place."""
+    """Messages that cannot be read any more. `repair` writes this in their place."""
 
     queue_id: int
     first: int
@@ -236,7 +236,7 @@ class Lost(_Event, frozen=True, kw_only=True, tag=71):
 
 
 class EpochsSkipped(_Event, frozen=True, kw_only=True, tag=72):
-    """After a crash: no delivery from here on has the epoch of one that the log forgot."""
+    """Written after a crash, so that no delivery reuses an epoch that the log has lost."""
 
 
 Event = (

@@ -1,7 +1,7 @@
-"""A feed: the messages of a queue that match one filter, ready to be walked by a cursor.
+"""A feed: the messages of a queue that match one filter, in the form that cursors walk.
 
-Subscriptions with the same filter share a feed, so a publish touches a feed once, however many
-read it. Matches are kept as runs: for the feed of everything that is a single run.
+Subscriptions with the same filter share a feed, so a publish updates it once, however many of them
+read it. Matches are kept as runs; the feed of everything has a single one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ __all__ = ["Feed"]
 class Feed:
     """Matches of one filter from index `since` on.
 
-    `lanes` holds, by priority, what may be delivered as soon as a cursor reaches it; `special`
-    what needs a look of its own first (a delay, a group). Together they are `matched`.
+    `lanes` holds, by priority, what can be delivered as soon as a cursor reaches it; `special` is
+    what has a delay or a group and is looked at one by one. Together they are `matched`.
     """
 
     __slots__ = ("errors", "filter", "id", "lanes", "matched", "since", "special", "total")
@@ -29,13 +29,13 @@ class Feed:
         self.filter = filter
         self.since = since
         self.matched = Runs()
-        self.lanes: dict[int, Runs] = {0: self.matched}  # one object until they differ
+        self.lanes: dict[int, Runs] = {0: self.matched}  # the same object until they differ
         self.special = array("Q")
         self.total = 0
         self.errors = 0
 
     def add(self, start: int, stop: int) -> None:
-        """Plain matches: no priority, delay or group."""
+        """Add plain matches: no priority, delay or group."""
         self.matched.add(start, stop)
         lane = self.lanes[0]
         if lane is not self.matched:
@@ -52,9 +52,9 @@ class Feed:
             self.lanes.setdefault(priority, Runs()).add(index, index + 1)
 
     def backfill(self, since: int, matches: list[Run], everything: Feed) -> None:
-        """Include older matches, found after the fact. `everything` knows how to place them.
+        """Add older matches that were found later. ``everything`` tells their lanes.
 
-        All of them lie before the feed's own, which are put behind them in one go.
+        They all precede the feed's own matches, which are appended to them in one go.
         """
         special = array("Q")
         self._split()
@@ -84,7 +84,7 @@ class Feed:
         return self.special[low : bisect_left(self.special, stop, low)]
 
     def lose(self, start: int, stop: int) -> None:
-        """Matches that cannot be read any more. They still count in `total`, as what is settled."""
+        """Drop matches that cannot be read any more. They still count in `total`, as settled."""
         self.matched.discard(start, stop)
         for lane in self.lanes.values():
             lane.discard(start, stop)
@@ -92,7 +92,7 @@ class Feed:
         del self.special[low : bisect_left(self.special, stop, low)]
 
     def trim(self, first: int) -> None:
-        """Forget matches before an index, where keeping them costs anything."""
+        """Forget matches below an index, except in a single run, which costs nothing to keep."""
         if len(self.matched) > 1:
             self.matched.discard(0, first)
         for lane in self.lanes.values():

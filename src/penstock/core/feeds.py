@@ -1,7 +1,7 @@
-"""The feeds of a queue: for each filter that somebody reads with, the messages that it takes.
+"""The feeds of a queue: for each filter in use, the messages that match it.
 
-The invariant: a message is placed alike in every feed that takes it. It is plain, or in the lane of
-its priority, or special, as the feed of everything has it.
+The invariant: a message has the same place in every feed that it matches. It is in the lane of its
+priority, or special, as it is in the feed of everything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Feeds", "Special"]
 
 
 class Special(NamedTuple):
-    """What sets a message apart from those that a cursor simply walks over. 0 is no delay."""
+    """Why a cursor cannot simply walk over a message. A `due_ns` of 0 is no delay."""
 
     priority: int
     due_ns: int
@@ -25,17 +25,17 @@ class Special(NamedTuple):
 
 
 class Feeds:
-    """`reached` are those that the last publish added to; `special` is of all messages, by index.
+    """`reached` has the feeds that the last publish added to, `special` all special messages.
 
-    Feeds of a topic are found by the topic. What the `others` take, the publish says: only CEL can
-    tell, and it is not run again at recovery.
+    Feeds that filter by topic alone are found by the topic. The matches of the `others` come with
+    the publish: they take CEL to find, which is not run again at recovery.
     """
 
     __slots__ = ("by_filter", "by_topic", "everything", "others", "reached", "special")
 
     def __init__(self) -> None:
         self.everything = Feed(id=0, filter=None, since=0)
-        self.by_filter: dict[str, Feed] = {}  # by its text: all but the feed of everything
+        self.by_filter: dict[str, Feed] = {}  # by the filter's text; without `everything`
         self.by_topic: dict[str, list[Feed]] = {}
         self.others: list[Feed] = []
         self.reached = [self.everything]
@@ -46,7 +46,7 @@ class Feeds:
         yield from self.by_filter.values()
 
     def add(self, event: Published, *, fifo: bool) -> None:
-        """The messages of a publish, each where it belongs. Groups count in a fifo queue only."""
+        """Add the messages of a publish. Groups count in a FIFO queue only."""
         first, stop = event.first, event.first + event.count
         reached = self.reached = [self.everything]
         if event.envelopes is None:
@@ -105,7 +105,7 @@ class Feeds:
                 feed.add(index, index + 1)
 
     def open(self, filter_text: str | None, feed_id: int, since: int) -> Feed:
-        """The shared feed of a filter. A new one begins at ``since``."""
+        """The shared feed of a filter, created if need be: a new one begins at ``since``."""
         if filter_text is None:
             return self.everything
         feed = self.by_filter.get(filter_text)
@@ -119,7 +119,7 @@ class Feeds:
         return feed
 
     def drop(self, feed: Feed) -> None:
-        """Nobody reads it any more. That of everything stays."""
+        """Remove a feed that nobody reads any more. The feed of everything stays."""
         if feed.filter is None:
             return
         del self.by_filter[feed.filter.source]

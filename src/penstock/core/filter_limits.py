@@ -1,16 +1,16 @@
-"""What a filter may do, so that no filter can hold up the queue.
+"""Limits on filters, so that none can hold up the queue.
 
-CEL always ends, but it may take its time: a loop may visit 10,000 elements and scan a megabyte at
-each. These rules are checked when a filter is declared. They leave the cost of an evaluation at
-the filter's length times the message's size, at worst:
+CEL always terminates, but not always soon: a loop may visit 10,000 elements and scan a megabyte for
+each. These rules are checked when a filter is declared. They bound the cost of an evaluation by the
+filter's length times the message's size:
 
 - it names the message's variables at most 64 times;
-- a loop (`all`, `exists`, `exists_one`) runs over a part of the message, and inside it there is
-  nothing of the message but the element, `priority` and `id`. So each part is visited once;
+- a loop (`all`, `exists`, `exists_one`) runs over a part of the message, and its body sees nothing
+  of the message but the element, `priority` and `id`. So each part is visited once;
 - it builds no lists (`map`, `filter`): CEL copies the list for each element it adds;
 - what `contains` and `matches` look for is a literal;
-- its regular expressions are short even when their repetitions are written out, know no Unicode
-  classes, and stand outside loops: each use compiles them anew.
+- its regular expressions are short even with their repetitions written out, have no Unicode
+  classes, and are not used in loops: each use compiles them anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VARIABLES = frozenset({"attributes", "body", "id", "priority", "topic"})
 MAX_REFERENCES = 64
 MAX_PATTERN_CHARACTERS = 512
 
-# These are as small as a loop's variable could ever be.
+# Variables that are always small.
 _ALLOWED_IN_LOOPS = frozenset({"id", "priority"})
 
 _PATTERN_TOKEN = re.compile(
@@ -45,7 +45,7 @@ _UNICODE_CLASS = re.compile(r"(?<!\\)(?:\\\\)*\\[pP]")
 
 @dataclass(slots=True)
 class Usage:
-    """What of a message a filter looks at."""
+    """What a filter looks at."""
 
     variables: set[str] = field(default_factory=set)
     patterns: list[str] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The names of the loops around an expression: those of the innermost, and the others."""
+    """The variables of the loops around an expression: of the innermost loop, and of the others."""
 
     inner: frozenset[str] = frozenset()
     outer: frozenset[str] = frozenset()
@@ -64,7 +64,7 @@ class _Scope:
 
 
 def check_limits(tree: Node) -> Usage:
-    """What the filter uses; raises `InvalidFilter` with the rule that it breaks."""
+    """Returns what the filter uses. Raises `InvalidFilter`, which names the rule that it breaks."""
     usage = Usage()
     _check(tree, _Scope(), usage)
     if usage.references > MAX_REFERENCES:
@@ -155,7 +155,7 @@ def _check_loop(loop: Loop, scope: _Scope, usage: Usage) -> None:
 
 
 def _is_path(node: Node) -> bool:
-    """Whether it is a variable, or what lies in it under literal keys."""
+    """Whether it is a variable, or a path of fields and literal keys into one."""
     match node:
         case Name():
             return True
@@ -168,7 +168,7 @@ def _is_path(node: Node) -> bool:
 
 def _written_out(pattern: str) -> int:
     """How long a regular expression would be without counted repetitions such as `{3}`."""
-    lengths = [0]  # of each open group so far, the outermost first
+    lengths = [0]  # of each open group, outermost first
     last = 0  # of what a repetition would repeat
     for token in _PATTERN_TOKEN.finditer(pattern):
         if token["least"]:

@@ -1,9 +1,9 @@
 """The syntax tree of a filter, as CEL's own parser and type checker made it.
 
-CEL hands a checked expression out in one form only: a `cel.expr.CheckedExpr`, in protobuf's wire
-format. Reading that tree, rather than the text, leaves no room for a string, a comment or an
-operator's precedence to be misread. Only what filters need is kept: names, literal strings, calls
-and loops.
+The only form in which CEL exports a checked expression is a `cel.expr.CheckedExpr` in protobuf's
+wire format. Reading that tree rather than the text means that strings, comments and operator
+precedence cannot be misread. Only what the limits need is kept: names, literal strings, calls and
+loops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """An operator or function. What stands before the dot of a method is its first argument."""
+    """An operator, function or method. A method's receiver is its first argument."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -45,14 +45,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """A list, map or message that the expression makes."""
+    """A list, map or message that the expression constructs."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
-    """What a macro such as `exists` stands for: a fold of `body` over `over`."""
+    """What a macro such as `exists` expands to: a fold of `body` over `over`."""
 
     variables: frozenset[str]
     accumulator: str
@@ -118,7 +118,7 @@ def _list(fields: _Fields) -> Node:
 
 def _map(fields: _Fields) -> Node:
     entries = [_fields(entry) for entry in fields.get(_ENTRIES, ())]
-    # A message's entry has a field's name in place of a key.
+    # In a message, an entry has a field name instead of a key.
     parts = [part for entry in entries for part in (*entry.get(_KEY, ()), *entry[_VALUE])]
     return Build(parts=tuple(map(_node, parts)))
 
@@ -146,7 +146,7 @@ _READERS: Mapping[int, Callable[[_Fields], Node]] = {
 
 
 def _fields(data: bytes) -> _Fields:
-    """A protobuf message's strings and messages by field number; its numbers are passed over."""
+    """The strings and submessages of a protobuf message, by field number. Numbers are skipped."""
     fields: dict[int, list[bytes]] = {}
     position = 0
     while position < len(data):

@@ -1,4 +1,4 @@
-"""A filter tried out on messages that are there, before anybody subscribes with it."""
+"""A filter tried on existing messages, before anybody subscribes with it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["FilterTest"]
 
 
 class FilterTest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a filter says of messages: indexes that match, and those it fails for.
+    """The indexes that a filter matches, and those that it fails on.
 
-    A message that a filter fails for does not match: it looks for a field that is not there, say.
+    A failure, such as a field that is missing, is not a match.
     """
 
     tested: int

@@ -26,8 +26,8 @@ from penstock.errors import InvalidFilter
 __all__ = ["Filter", "Match", "Subject", "compile_filter", "try_filter"]
 
 MAX_SOURCE_CHARACTERS = 4096
-# Deeper JSON is an error to every filter that looks into it: how deep the parser gets depends on
-# the stack it is called on, and a filter must say the same thing each time it is asked.
+# Deeper JSON is an error to every filter that looks into it. How deep the parser gets depends on
+# the stack it is called on, and a filter must give the same verdict every time.
 MAX_BODY_DEPTH = 100
 # The worst regular expressions within the limits take several microseconds a byte.
 MAX_BODY_BYTES_WITH_PATTERNS = 64 * 1024
@@ -41,12 +41,12 @@ _ENVIRONMENT = cel.NewEnv(
         "topic": cel.Type.STRING,
     }
 )
-# The checker knows the types of literals only, so a pattern is tried before a filter is accepted.
+# CEL's checker does not compile patterns, so each one is tried before a filter is accepted.
 _PATTERN_TEST = _ENVIRONMENT.compile("id.matches(topic)")
 
 _STATUS = re.compile(r"^[A-Z_]+: | \[[A-Z_]+\]$")
 _POSITION = re.compile(r"ERROR: <input>:(\d+):(\d+): ")
-# An expression that is nested too deeply has no position.
+# The error for an expression that is nested too deeply has no position.
 _NO_POSITION = re.compile(r"ERROR: <input>:-1:-1: ")
 
 _decode_json = msgspec.json.Decoder().decode
@@ -54,7 +54,7 @@ _UNREADABLE = object()
 
 
 class Match(enum.Enum):
-    """What a filter says of a message. An `ERROR` is no match, and is counted."""
+    """A filter's verdict. An `ERROR` is not a match, and is counted."""
 
     YES = enum.auto()
     NO = enum.auto()
@@ -62,9 +62,9 @@ class Match(enum.Enum):
 
 
 class Subject:
-    """A message as filters see it. Made once a message, whatever the number of filters.
+    """A message as filters see it. One is made per message, however many filters there are.
 
-    The body is parsed, and the id asked for, at most once and only when a filter looks at it.
+    The body is parsed and the id is made at most once, when a filter first looks at them.
     """
 
     __slots__ = ("_activation", "_attributes", "_body", "_id", "_priority", "_read", "topic")
@@ -93,8 +93,8 @@ class Subject:
     def activation(self, variables: frozenset[str]) -> Any:
         """At least these variables, in CEL's own form.
 
-        One that holds what CEL cannot represent is left out: to CEL that is an error wherever
-        the expression needs it.
+        A variable that CEL cannot represent is left out, which CEL treats as an error wherever the
+        expression needs it.
         """
         if not variables <= self._read.keys():
             for name in variables - self._read.keys():
@@ -102,7 +102,7 @@ class Subject:
             readable = {
                 name: value for name, value in self._read.items() if value is not _UNREADABLE
             }
-            # It keeps what it has converted, so the next filter does not pay for it again.
+            # It caches what it has converted, so the next filter does not pay for that again.
             self._activation = _ENVIRONMENT.Activation(readable)
         return self._activation
 
@@ -124,9 +124,9 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """A compiled filter. Made by `compile_filter`; equal to any other of the same source.
+    """A compiled filter. Made by `compile_filter`; equal to any other with the same source.
 
-    - `topic`: when set, no message of another topic can match.
+    - `topic`: if set, no message of another topic can match.
     - `is_topic_only`: the topic alone decides.
     - `variables`: what the filter looks at.
     """
@@ -154,7 +154,7 @@ class Filter:
         try:
             verdict = self._program.eval(subject.activation(self.variables)).value()
         except RuntimeError:
-            # Unlike other errors, a loop of more than 10,000 steps is raised, not returned.
+            # Other errors are returned; a loop of more than 10,000 steps is raised.
             return Match.ERROR
         if verdict is True:
             return Match.YES
@@ -162,10 +162,10 @@ class Filter:
 
 
 def compile_filter(source: str) -> Filter:
-    """The filter that the CEL expression `source` stands for.
+    """Compile a CEL expression.
 
-    Raises `InvalidFilter`, with CEL's own words and the position, when it is empty, longer than
-    4096 characters, not CEL, not true or false, or beyond the limits.
+    Raises `InvalidFilter`, with CEL's own message and the position, if it is empty, longer than
+    4096 characters, not valid CEL, not a boolean, or beyond the limits.
     """
     if not source.strip():
         raise InvalidFilter("the filter is empty: leave it out to get every message")
@@ -195,7 +195,7 @@ def _compile(source: str) -> Any:
     try:
         program = _ENVIRONMENT.compile(source)
     except (RuntimeError, TypeError) as exc:
-        # A TypeError means that the text has no UTF-8 form: it holds half a surrogate pair.
+        # A TypeError means half a surrogate pair, which has no UTF-8 form.
         raise InvalidFilter(f"the filter is not valid CEL: {_explain(exc)}") from exc
     kind = program.return_type()
     if kind not in (cel.Type.BOOL, cel.Type.DYN):
@@ -222,7 +222,7 @@ def _check_pattern(pattern: str) -> None:
 
 
 def _conjuncts(tree: Node) -> Iterator[Node]:
-    """The expressions that must all be true for the whole to be true."""
+    """The expressions that are joined by `&&`: all must be true for the whole to be true."""
     if isinstance(tree, Call) and tree.function == "_&&_":
         for argument in tree.arguments:
             yield from _conjuncts(argument)
@@ -231,7 +231,7 @@ def _conjuncts(tree: Node) -> Iterator[Node]:
 
 
 def _wanted_topic(node: Node) -> str | None:
-    """The topic, if the expression is a plain comparison of the topic with a literal."""
+    """The topic, if the expression just compares the topic with a literal."""
     match node:
         case Call(function="_==_", arguments=(Name(name="topic"), Literal(text=text))):
             return text
@@ -244,7 +244,7 @@ def _parse_body(body: bytes) -> object:
     try:
         value = _decode_json(body)
     except (RecursionError, msgspec.ValidationError):
-        # It is JSON, but too deep, or with a number that no double can hold.
+        # It is JSON, but too deep, or has a number that no double can hold.
         return _UNREADABLE
     except ValueError:
         return None
@@ -269,7 +269,7 @@ def _is_readable_json(value: object) -> bool:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether CEL gets the text as it is: it would cut it at a NUL, and has no half surrogates."""
+    """Whether CEL can represent the text: it cuts at a NUL, and rejects half surrogate pairs."""
     if "\0" in text:
         return False
     if text.isascii():
@@ -282,7 +282,7 @@ def _is_readable(text: str) -> bool:
 
 
 def try_filter(compiled: Filter, messages: Iterable[Message]) -> FilterTest:
-    """What a filter says of messages that are there."""
+    """Try a filter on existing messages."""
     tested = 0
     matched: list[int] = []
     failed: list[int] = []

@@ -1,4 +1,4 @@
-"""Which subscription waits for which, and which message for whom."""
+"""The dependencies between the subscriptions of a queue, and what each message waits for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Edge", "Graph", "HeldMessage", "Node", "graph_of"]
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription. `held` messages wait here for others."""
+    """A subscription. `held` counts its messages that wait for other subscriptions."""
 
     name: str
     filter: str | None
@@ -23,7 +23,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Edge(msgspec.Struct, frozen=True, kw_only=True):
-    """`after` gets a message once `before` has taken it; or what `on_dead_parent` says."""
+    """`after` gets a message once `before` has settled it. `on_dead_parent` is for dead letters."""
 
     before: str
     after: str
@@ -37,7 +37,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message that is not delivered yet, and the subscriptions that have not taken it."""
+    """A message that is held back, and the subscriptions that it waits for."""
 
     index: int
     waits_for: list[str]

@@ -1,4 +1,4 @@
-"""The lines of a queue's groups, as one subscription has them."""
+"""The messages of each group, lined up for one subscription."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ __all__ = ["Groups"]
 
 
 class Groups:
-    """By group, the messages that are unsettled and wait for no other subscription.
+    """By group, the line of messages that are unsettled and wait for no other subscription.
 
-    The invariant: the first of a line, its head, may be delivered, and all others are parked behind
-    it. They are in the order of the queue, except that a head stays in front while it may be in
-    flight: an earlier message that comes back is then the next.
+    The invariant: the head of a line may be delivered, and all others are parked behind it. A line
+    is in queue order, except that a head that has been delivered stays in front: an earlier message
+    that comes back is then next.
     """
 
     __slots__ = ("lines",)
@@ -28,9 +28,9 @@ class Groups:
     def enter(
         self, group: str, index: int, leased: Container[int], tried: Container[int]
     ) -> tuple[bool, int | None]:
-        """Whether it is the head now, and which message no longer is.
+        """Line a message up. Returns whether it is the head, and the head that it displaced.
 
-        A head that is ``leased`` or was ``tried`` has been given out, so it stays.
+        A head that is ``leased`` or was ``tried`` has been delivered, so it stays.
         """
         line = self.lines.get(group)
         if line is None:
@@ -48,7 +48,7 @@ class Groups:
         return False, None
 
     def leave(self, group: str, index: int) -> int | None:
-        """The message that is the head instead, if it was the head."""
+        """Remove a message. If it was the head, returns the new head."""
         line = self.lines.get(group)
         if line is None or index not in line:
             return None

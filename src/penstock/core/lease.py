@@ -1,4 +1,4 @@
-"""Deliveries in flight, and what is remembered of one that came back."""
+"""Deliveries in flight, and what is remembered of those that came back."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Attempts", "Lease", "LeasedRun", "Leases"]
 
 
 class Lease(NamedTuple):
-    """A delivery in flight. `deliveries` counts it too.
+    """A delivery in flight. `deliveries` includes this one.
 
-    `reason` is why the message came back before, as its last nack said.
+    `reason` is that of the message's last nack, if it was nacked before.
     """
 
     epoch: int
@@ -24,7 +24,7 @@ class Lease(NamedTuple):
 
 
 class LeasedRun(NamedTuple):
-    """Neighbours that share a lease: ``start <= index < stop``."""
+    """Neighbouring messages with equal leases: ``start <= index < stop``."""
 
     start: int
     stop: int
@@ -34,8 +34,8 @@ class LeasedRun(NamedTuple):
 class Leases:
     """What is in flight, by index, kept as runs.
 
-    Messages that are received together share a lease, and are mostly settled together. So they are
-    one entry, and become several only where some of them are settled, or extended, before others.
+    Messages that are received together share a lease and are mostly settled together. So they are
+    one entry, which splits only when some of them are settled or extended before others.
     The invariant: ``starts[i] < stops[i] <= starts[i + 1]``.
     """
 
@@ -56,7 +56,7 @@ class Leases:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Leases):
             return NotImplemented
-        return self.by_index() == other.by_index()  # neighbours may be one run here and two there
+        return self.by_index() == other.by_index()  # equal neighbours may be one run or two
 
     def __hash__(self) -> int:
         raise TypeError("Leases are mutable")
@@ -98,7 +98,7 @@ class Leases:
             yield start, stop
 
     def covers(self, start: int, stop: int, epoch: int) -> bool:
-        """Whether all of ``[start, stop)`` is in flight, by that delivery."""
+        """Whether all of ``[start, stop)`` is in flight with this epoch."""
         at = bisect_right(self._starts, start) - 1
         while at >= 0 and at < len(self._starts) and self._starts[at] <= start < self._stops[at]:
             if self._leases[at].epoch != epoch:
@@ -110,7 +110,7 @@ class Leases:
         return False
 
     def put(self, start: int, stop: int, lease: Lease) -> None:
-        """Messages that are not in flight are from now on."""
+        """Lease messages that are not in flight."""
         starts, stops, leases = self._starts, self._stops, self._leases
         at = bisect_left(starts, start)
         if at and stops[at - 1] == start and leases[at - 1] == lease:
@@ -122,7 +122,7 @@ class Leases:
         self._count += stop - start
 
     def take(self, start: int, stop: int) -> list[LeasedRun]:
-        """Those in ``[start, stop)`` no longer are. Returns them."""
+        """Remove and return the leases in ``[start, stop)``."""
         low, high = self._span(start, stop)
         taken = self.within(start, stop)
         if taken:
@@ -139,7 +139,7 @@ class Leases:
         return taken
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
-        """The runs that have a part in ``[start, stop)``: ``low <= i < high``."""
+        """The positions ``low <= i < high`` of the runs that overlap ``[start, stop)``."""
         low = bisect_right(self._stops, start)
         return low, bisect_left(self._starts, stop, low)
 
@@ -147,8 +147,8 @@ class Leases:
 class Attempts(NamedTuple):
     """What is known of a message that was delivered, came back and is not settled.
 
-    `epoch` is that of its last lease if that ran out, so that its late ack still counts; 0 else.
-    `reason` is what the last nack that gave one said.
+    `epoch` is that of the last lease if it ran out, so that a late ack still counts; otherwise 0.
+    `reason` is from the last nack that gave one.
     """
 
     deliveries: int

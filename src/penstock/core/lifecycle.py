@@ -1,14 +1,14 @@
-"""What happens to the messages of a queue, as messages of another: ``<queue>-events``.
+"""Lifecycle events: what happens to a queue's messages, as messages of ``<queue>-events``.
 
-A queue with the setting `events` has what happens to its messages told there, one message a
-command. The rule that makes each row come exactly once, crash or no crash:
+A queue with the setting `events` publishes them there, one message per command. The rule that makes
+each row appear exactly once, crash or no crash:
 
-> A row is made when its event is applied, and is *untold* from then on until a `Published` of the
-> events queue takes all that is untold.
+> A row is made when its event is applied, and stays *untold* until a `Published` event of the
+> events queue takes everything that is untold.
 
-Both are the doing of `Machine.apply`, live and at recovery, so a recovery makes rows only to see
-them taken again. What a crash left untold is told with the next command. The rows say what was
-true before the event: how often a message had been delivered, when it was published.
+`Machine.apply` does both, live and at recovery, so replaying the log makes rows and takes them
+just as before. What a crash left untold is published with the next command. A row describes the
+state before its event: how often a message had been delivered, when it was published.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ Kind = Literal[
 
 
 class LifecycleRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """The same happened to the messages ``start <= index < stop``, which were published together.
+    """The same event for the messages ``start <= index < stop``, which were published together.
 
-    `deliveries` is how often they had been delivered, None if never. `nacked` is every delivery
-    that failed, also by its lease.
+    `deliveries` is how often they were delivered, None if never. `nacked` is any delivery that
+    failed, including one whose lease expired.
     """
 
     event: Kind
@@ -75,24 +75,24 @@ _decode = msgspec.json.Decoder(list[LifecycleRun]).decode
 
 
 def bodies_of(runs: list[LifecycleRun]) -> list[bytes]:
-    """Messages for the events queue: one, unless it would be very large."""
+    """The bodies for the events queue: one, unless it would be very large."""
     return [_encode(runs[at : at + _RUNS]) for at in range(0, len(runs), _RUNS)]
 
 
 def runs_in(body: bytes) -> list[LifecycleRun]:
-    """What a message of the events queue holds."""
+    """The runs in a message of the events queue."""
     return _decode(body)
 
 
 class State(Protocol):
-    """Of the machine, what has to be known."""
+    """The part of the machine that is read here."""
 
     queues_by_id: dict[int, Queue]
     subscriptions: dict[int, Subscription]
 
 
 def runs_of_event(state: State, event: ev.Event) -> tuple[Queue, list[LifecycleRun]] | None:
-    """What an event that is about to be applied tells, and of which queue; it may be nothing."""
+    """The runs of an event that is about to be applied, and their queue. None if it has none."""
     match event:
         case ev.Published():
             queue = state.queues_by_id[event.queue_id]
@@ -178,7 +178,7 @@ def _runs(
     *,
     given: int = 0,
 ) -> Iterator[LifecycleRun]:
-    """``given`` is added to how often each had been delivered before."""
+    """``given`` is added to each message's delivery count."""
     is_known = bool(reader.leases or reader.attempts)
     for run in runs:
         for published_ns, (start, stop) in _spans(reader.queue, run):
@@ -205,7 +205,7 @@ def _by_count(reader: Subscription, start: int, stop: int) -> Iterator[tuple[int
 
 
 def _spans(queue: Queue, run: Run) -> Iterator[tuple[int, Run]]:
-    """Parts of a run that were published together, and when."""
+    """The parts of a run that were published together, each with the time of its publish."""
     start, stop = run
     while start < stop and start < queue.first:
         batch = queue.stragglers.get(start)

@@ -28,18 +28,18 @@ NANOSECONDS = 1_000_000_000
 MAX_BODY_BYTES = 1024 * 1024
 MAX_ENVELOPE_BYTES = 64 * 1024
 MAX_BATCH_MESSAGES = 10_000
-# A publish is one record of the log, and a record is read and checked as a whole.
+# A publish is one record in the log, and a record is read and verified as a whole.
 MAX_BATCH_BYTES = 16 * 1024 * 1024
 MAX_PRIORITY = 10
 MAX_REASON_CHARACTERS = 1024
 MAX_KEY_CHARACTERS = 255
-# How many old unsettled messages a queue keeps aside so that retention can pass them.
+# How many old unsettled messages a queue keeps aside so that retention can move past them.
 MAX_STRAGGLERS = 10_000
 
 DEAD_LETTER_SUFFIX = "-dlq"
 EVENTS_SUFFIX = "-events"
 
-# Of a queue or a subscription, as a whole.
+# For queues and subscriptions.
 NAME_PATTERN = "[A-Za-z0-9_-]{1,50}"
 
 _NAME = re.compile(rf"{NAME_PATTERN}\Z")
@@ -50,7 +50,7 @@ def is_name(name: str) -> bool:
 
 
 def check_name(name: str, what: str) -> str:
-    """The name itself; raises `InvalidName` when it is not 1-50 letters, digits, '-' or '_'."""
+    """Returns the name. Raises `InvalidName` unless it is 1 to 50 letters, digits, '-' or '_'."""
     if not isinstance(name, str) or not is_name(name):
         raise InvalidName(
             f"{what} name {name!r} is not allowed: use 1 to 50 letters, digits, '-' or '_'"

@@ -1,9 +1,9 @@
 """The machine: all queues and subscriptions, changed by events and by nothing else.
 
 Commands (the modules `definitions`, `publishing`, `delivery`, `settling`, `dead_letters` and
-`retention`) look at the state, decide, and *emit* events. Emitting hands the event to the journal
-first and applies it then, so that what is in memory is never ahead of what is on its way to the
-log. Recovery applies the same events again.
+`retention`) read the state, decide, and *emit* events. Emitting appends the event to the journal
+and then applies it, so the state in memory is never ahead of what is on its way to the log.
+Recovery applies the same events again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Journal", "Machine", "Place"]
 
 
 class Place(NamedTuple):
-    """Where the journal keeps an event. Its meaning is the journal's own."""
+    """Where the journal keeps an event. Only the journal interprets it."""
 
     locator: int
     length: int
@@ -33,18 +33,18 @@ class Place(NamedTuple):
 
 NOWHERE = Place(0, 0)
 
-# More receives than can have been answered and not yet written.
+# More than the receives that can have been answered but not yet written.
 _FORGOTTEN_EPOCHS = 2**32
 
 
 class Journal(Protocol):
-    """Takes events in order, before they are applied. Never blocks."""
+    """Gets every event, in order, before it is applied. Never blocks."""
 
     def append(self, event: ev.Event) -> Place: ...
 
 
 class Machine:
-    """The state. Time is an argument of every command and never runs backwards in here."""
+    """The state. Commands take the time as an argument; it never runs backwards in here."""
 
     def __init__(self, *, journal: Journal, rng: Random) -> None:
         self.journal = journal
@@ -54,10 +54,10 @@ class Machine:
         self.subscriptions: dict[int, Subscription] = {}
         self.last_id = 0
         self.now_ns = 0
-        # What happened and is to be told, by the queue it happened to: see `lifecycle`.
+        # Lifecycle events not yet published, by the id of the observed queue: see `lifecycle`.
         self.untold: dict[int, list[LifecycleRun]] = {}
-        self.is_observed = False  # whether any queue wants its events told
-        # Told of every letter when it is made, and not again at recovery. It must not raise.
+        self.is_observed = False  # whether any queue has `events` on
+        # Called for every new dead letter, but not at recovery. It must not raise.
         self.on_buried: Callable[[Queue, ev.DeadLettered], None] | None = None
 
     def queue(self, name: str) -> Queue:
@@ -72,7 +72,7 @@ class Machine:
         return self.queue(queue).subscription(name)
 
     def advance(self, now_ns: int) -> int:
-        """The time to use for a command: the clock's, or the last one if that went back."""
+        """The time for a command: the clock's, or the latest so far if the clock went back."""
         if now_ns > self.now_ns:
             self.now_ns = now_ns
         return self.now_ns
@@ -91,14 +91,14 @@ class Machine:
         _APPLY[type(event)](self, event, place)
 
     def _observe(self, event: ev.Event) -> None:
-        """Before it is applied."""
+        """Note the lifecycle events of an event that is about to be applied."""
         found = runs_of_event(self, event)
         if found is not None and found[1]:
             queue, runs = found
             self.untold.setdefault(queue.id, []).extend(runs)
 
     def observe(self) -> None:
-        """Look whether any queue wants its events told: after a definition."""
+        """Update `is_observed` after a definition changed."""
         self.is_observed = any(queue.config.events for queue in self.queues.values())
 
     # Definitions.
@@ -191,7 +191,7 @@ class Machine:
             subscription.secrets = tuple(event.secrets)
         subscription.queue.link()
         if subscription.parents:
-            # What a dead letter means here may have changed.
+            # `on_dead_parent` may have changed.
             subscription.parents_passed(0, subscription.queue.next)
 
     def _subscription_deleted(self, event: ev.SubscriptionDeleted, place: Place) -> None:
@@ -303,7 +303,7 @@ class Machine:
 
 
 def _family(queue: Queue) -> Iterator[Queue]:
-    """A queue, and those that go with it."""
+    """A queue with its dead-letter queue and its events queue."""
     yield queue
     for own in (queue.dead_letters, queue.events):
         if own is not None:

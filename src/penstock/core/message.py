@@ -1,4 +1,4 @@
-"""Messages: as a producer hands them in, as the log keeps them, as a consumer gets them."""
+"""Messages: as producers publish them, as the log keeps them, as consumers get them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def to_datetime(time_ns: int) -> datetime:
 
 
 def to_nanoseconds(moment: datetime) -> int:
-    """Nanoseconds since 1970; raises `InvalidArgument` for one without a zone or beyond 64 bits."""
+    """Nanoseconds since 1970. Raises `InvalidArgument` if it has no zone or exceeds 64 bits."""
     if not isinstance(moment, datetime):
         raise InvalidArgument(f"the time {moment!r} is a {type(moment).__name__}: pass a datetime")
     if moment.utcoffset() is None:
@@ -53,7 +53,7 @@ def to_nanoseconds(moment: datetime) -> int:
             f"the time {moment.isoformat()} has no zone: pass an aware datetime, "
             "for example datetime.now(UTC)"
         )
-    # Whole microseconds first: a float of seconds would lose the last digits.
+    # In integers: a float of seconds would lose the last digits.
     delta = moment - _EPOCH
     time_ns = ((delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds) * 1000
     if not -(2**63) <= time_ns < 2**63:
@@ -64,16 +64,16 @@ def to_nanoseconds(moment: datetime) -> int:
 
 
 def message_id(created_ns: int, index: int, salt: int) -> str:
-    """A UUIDv7. Of its 74 free bits 42 carry the index and 32 the queue's salt.
+    """A UUIDv7. Of its 74 free bits, 42 carry the index and 32 the queue's salt.
 
-    So ids sort by time and then by index, and an id leads to its message without a map.
+    So ids sort by time and then by index, and a message is found by its id without a map.
     """
     return _id_form(created_ns // _MILLISECONDS, index >> 16, salt) % (index & 0xFFFF)
 
 
 @lru_cache(maxsize=1024)
 def _id_form(milliseconds: int, high: int, salt: int) -> str:
-    """All but the low digits of the index: messages that come together differ in nothing else."""
+    """An id without the low digits of the index, which messages published together share."""
     time = f"{milliseconds >> 16 & 0xFFFF_FFFF:08x}-{milliseconds & 0xFFFF:04x}"
     index = f"{0x7000 | high >> _INDEX_LOW_BITS - 16:04x}-{0x8000 | high & 0x3FFF:04x}-%04x"
     return f"{time}-{index}{salt:08x}"
@@ -86,7 +86,7 @@ class ParsedId(msgspec.Struct, frozen=True):
 
 
 def parse_message_id(text: str) -> ParsedId | None:
-    """What an id carries; None when the text is no UUIDv7."""
+    """What an id carries; None if it is not a UUIDv7."""
     digits = text.replace("-", "")
     if len(text) != 36 or len(digits) != 32:
         return None
@@ -102,7 +102,7 @@ def parse_message_id(text: str) -> ParsedId | None:
 
 
 class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """All of a message but its body. On disk a default costs nothing."""
+    """Everything of a message but its body. Defaults take no space on disk."""
 
     content_type: str = msgspec.field(default=DEFAULT_CONTENT_TYPE, name="c")
     attributes: dict[str, str] = msgspec.field(default_factory=dict, name="a")
@@ -127,12 +127,12 @@ PLAIN = Envelope()
 
 
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as a producer hands it in.
+    """A message to publish.
 
-    `priority` 0 to 10, higher first. `not_before` delays the first delivery, `expires_at` ends
-    the message if nobody has taken it by then. On a FIFO queue messages of one `group_key` are
-    delivered one after the other. A second message with the same `dedup_key` within the queue's
-    window is not stored; its publish is answered with the first one's index and id.
+    `priority` is 0 to 10, higher first. `not_before` delays the first delivery; at `expires_at`
+    the message expires if it is not settled by then. On a FIFO queue, messages with the same
+    `group_key` are delivered one after the other. A second message with the same `dedup_key` within
+    the queue's window is not stored; its publish is answered with the first one's index and id.
     """
 
     body: bytes
@@ -146,7 +146,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     dedup_key: str | None = None
 
     def envelope(self) -> Envelope:
-        """Checked; raises `InvalidArgument`. `PLAIN` itself when nothing is set."""
+        """The checked envelope; `PLAIN` itself if nothing is set. Raises `InvalidArgument`."""
         if (
             self.topic is None
             and self.not_before is None
@@ -180,17 +180,17 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _plain_text(name: str, value: object) -> str:
-    # Whether it can be encoded shows when the envelope is.
+    # Encoding the envelope will show whether a str can be encoded.
     return value if type(value) is str else check_text(name, value)
 
 
 def _optional_text(name: str, value: object) -> str | None:
-    """An empty one is none."""
+    """An empty text counts as None."""
     return None if value is None else _plain_text(name, value) or None
 
 
 def _plain_texts(attributes: object) -> dict[str, str]:
-    """A copy, so that it stays as it was checked."""
+    """A checked copy, which the caller cannot change any more."""
     if not isinstance(attributes, Mapping):
         raise InvalidArgument(f"attributes are {attributes!r}: pass a dict of texts")
     copy = dict(attributes)
@@ -215,7 +215,7 @@ def check_body(body: object) -> None:
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Raises `MessageTooLarge`; lone surrogates in a text raise `InvalidArgument`."""
+    """Raises `MessageTooLarge`, or `InvalidArgument` for a text with lone surrogates."""
     try:
         data = envelope.encode()
     except UnicodeEncodeError as exc:
@@ -229,7 +229,7 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 class PublishedMessage(msgspec.Struct, frozen=True):
-    """Where a published message is. `duplicate` when an earlier one with its dedup key stands."""
+    """Where a published message is. A `duplicate` was stored before, with the same key."""
 
     index: int
     id: str
@@ -237,7 +237,7 @@ class PublishedMessage(msgspec.Struct, frozen=True):
 
     @property
     def created_at_ns(self) -> int:
-        """To the millisecond, which is what the id carries."""
+        """Rounded down to the millisecond, because it comes from the id."""
         return int(self.id[:8] + self.id[9:13], 16) * _MILLISECONDS
 
 
@@ -257,7 +257,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message as the log keeps it. A dead letter keeps the id of the message that failed."""
+    """A message as the log keeps it. A dead letter has the id of the message that failed."""
 
     queue: str
     index: int
@@ -282,7 +282,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def attributes(self) -> dict[str, str]:
-        """A copy each time: the envelope may be shared with other messages and consumers."""
+        """A copy, because the envelope may be shared with other messages and consumers."""
         return self.envelope.attributes.copy()
 
     @property
@@ -313,9 +313,9 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class Delivery(Message, frozen=True, gc=False):
-    """A message in flight. Settle it, or its `receipt`, before `deadline`, or it comes again.
+    """A message in flight. If it is not settled before `deadline`, it is redelivered.
 
-    `deliveries` counts this one too. Without a deadline it comes again only on request.
+    `deliveries` includes this one. Without a deadline it is redelivered only on request.
     """
 
     subscription_id: int
@@ -325,12 +325,12 @@ class Delivery(Message, frozen=True, gc=False):
 
     @property
     def message(self) -> Message:
-        """The message itself, for those who want to say so."""
+        """The delivery itself, which is a message."""
         return self
 
     @property
     def receipt(self) -> str:
-        """Names this delivery: for settling it from elsewhere."""
+        """A text that names this delivery, to settle it from elsewhere."""
         return receipt_text(self.subscription_id, self.index, self.epoch)
 
     @property
@@ -339,7 +339,7 @@ class Delivery(Message, frozen=True, gc=False):
 
 
 class ViewedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, and how it stands with one subscription."""
+    """A message, and its state for one subscription."""
 
     message: Message
     is_settled: bool

@@ -1,4 +1,4 @@
-"""How a queue comes into being: on request, or because its first dead letter needs one."""
+"""Creating queues: on request, for the first dead letter, or for events."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def new_queue(
     source: Queue | None = None,
     events_of: Queue | None = None,
 ) -> Queue:
-    """With its default subscription, if it has one.
+    """Create a queue, with its default subscription unless ``default`` is None.
 
-    ``source`` is the queue whose dead letters it will hold, ``events_of`` the one whose events.
+    It holds the dead letters of ``source`` or the events of ``events_of``, if either is given.
     """
     machine.emit(
         ev.QueueCreated(
@@ -41,7 +41,7 @@ def new_queue(
 
 
 def new_dead_letter_queue(machine: Machine, source: Queue, now_ns: int) -> Queue:
-    """Keeps its letters until they are settled; an own retention can be set with `alter_queue`."""
+    """It keeps letters until they are settled. `alter_queue` can change its retention."""
     return new_queue(
         machine,
         source.name + DEAD_LETTER_SUFFIX,
@@ -53,6 +53,6 @@ def new_dead_letter_queue(machine: Machine, source: Queue, now_ns: int) -> Queue
 
 
 def new_events_queue(machine: Machine, observed: Queue, now_ns: int) -> Queue:
-    """It has no subscription of its own: nobody would read that, and retention keep all for it."""
+    """It has no default subscription: with nobody reading that, retention would keep everything."""
     name = observed.name + EVENTS_SUFFIX
     return new_queue(machine, name, QueueConfig(), None, now_ns, events_of=observed)

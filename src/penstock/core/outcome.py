@@ -1,4 +1,4 @@
-"""What became of one target of a batch of acks, nacks or extensions."""
+"""The outcome of an ack, nack or extension."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class Outcome(Enum):
 
     DONE = "done"
     ALREADY_SETTLED = "already_settled"
-    NOT_LEASED = "not_leased"  # stale: another delivery of it was made, or its lease ended
+    NOT_LEASED = "not_leased"  # stale: it was delivered again, or its lease ended
     NOT_FOUND = "not_found"

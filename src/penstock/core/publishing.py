@@ -47,7 +47,7 @@ __all__ = [
 
 
 class KeyedPart(NamedTuple):
-    """The messages of one request in a batch, and the idempotency key that it came with."""
+    """The part of a batch that one request published, with its idempotency key."""
 
     key: str
     start: int
@@ -55,7 +55,7 @@ class KeyedPart(NamedTuple):
 
 
 class NewBatch(msgspec.Struct):
-    """Messages that were checked and encoded. `envelopes` and `heads` are None if all are plain."""
+    """Checked and encoded messages. `envelopes` and `heads` are None if all messages are plain."""
 
     bodies: Sequence[bytes]
     envelopes: list[Envelope] | None
@@ -64,7 +64,7 @@ class NewBatch(msgspec.Struct):
     keys: tuple[KeyedPart, ...] = ()
 
     def with_key(self, key: str) -> NewBatch:
-        """The same, and all of it is one request. Raises `InvalidArgument`."""
+        """The same batch as one request with this key. Raises `InvalidArgument`."""
         key = check_text("an idempotency key", key)
         if not 0 < len(key) <= MAX_KEY_CHARACTERS:
             raise InvalidArgument(
@@ -95,7 +95,7 @@ def prepare(messages: Sequence[NewMessage | bytes]) -> NewBatch:
 
 
 def prepare_packed(bodies: PackedBodies) -> NewBatch:
-    """The same for plain messages that came in one piece, and without a look at each."""
+    """Like `prepare`, for plain messages in one buffer, without touching each of them."""
     if len(bodies) > MAX_BATCH_MESSAGES or max(bodies.sizes, default=0) > MAX_BODY_BYTES:
         return prepare(list(bodies))
     _check_size(len(bodies.data))
@@ -134,7 +134,7 @@ def _check_size(size: int) -> None:
 
 
 def merge(batches: Sequence[NewBatch]) -> NewBatch:
-    """One batch of several, in their order."""
+    """Join batches into one, in their order."""
     bodies: list[bytes] = []
     keys: list[KeyedPart] = []
     size = 0
@@ -157,7 +157,7 @@ def merge(batches: Sequence[NewBatch]) -> NewBatch:
 
 
 class PublishResult(Sequence[PublishedMessage]):
-    """One entry per message of the batch, in its order. Made as it is looked at: ids are texts."""
+    """One entry per message of the batch, in its order. Entries are made on access."""
 
     __slots__ = ("_created_ns", "_duplicates", "_indexes", "_salt", "durability")
 
@@ -200,7 +200,7 @@ class PublishResult(Sequence[PublishedMessage]):
         return (self[at] for at in range(len(self)))
 
     def split(self, batches: Sequence[NewBatch]) -> list[PublishResult]:
-        """What each of several callers is answered, whose batches were merged into one."""
+        """The part for each of the batches that were merged into this one."""
         indexes, created_ns, salt = self._indexes, self._created_ns, self._salt
         parts = []
         start = 0
@@ -225,25 +225,25 @@ class PublishResult(Sequence[PublishedMessage]):
 
     @property
     def created_ns(self) -> int:
-        """Of all but duplicates, which are older."""
+        """When the messages were created. Duplicates are older."""
         return self._created_ns
 
     @property
     def salt(self) -> int:
-        """Of the queue, for ids."""
+        """The queue's salt, which is part of ids."""
         return self._salt
 
     @property
     def duplicates(self) -> dict[int, str]:
-        """By position, the ids of those that were there before."""
+        """The ids of messages that existed before, by position in the batch."""
         return self._duplicates
 
 
 def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
-    """All of the batch or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.
+    """Store a batch, all or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.
 
     A request whose idempotency key is known is answered as the first one was, and nothing is
-    stored. It comes alone: see `is_repeated`.
+    stored. Such a request must not be merged with others: see `is_repeated`.
     """
     queue = machine.queue(queue_name)
     if queue.source is not None or queue.events_of is not None:
@@ -279,7 +279,7 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
 def append(
     machine: Machine, queue: Queue, batch: NewBatch, now_ns: int, keys: dict[str, PastRequest]
 ) -> None:
-    """Store a batch as it is, at the queue's end. Filters that only CEL can decide are run."""
+    """Append a batch to a queue, unchecked. Runs the filters that need CEL."""
     matched: dict[int, list[int]] = {}
     errors: dict[int, int] = {}
     if queue.feeds.others:
@@ -302,7 +302,7 @@ def append(
 
 
 def is_repeated(queue: Queue, batch: NewBatch, now_ns: int) -> bool:
-    """Whether any request in the batch was answered before: then it must not be merged."""
+    """Whether any request in the batch was answered before. Such a batch must not be merged."""
     since_ns = queue.dedup_since_ns(now_ns)
     return any(queue.requests.get(part.key, since_ns) is not None for part in batch.keys)
 
@@ -329,7 +329,7 @@ def _repeat(queue: Queue, batch: NewBatch, now_ns: int) -> PublishResult:
 def _answers(
     batch: NewBatch, indexes: Sequence[int], duplicates: dict[int, str]
 ) -> dict[str, PastRequest]:
-    """What each request is answered, for the case that it comes again."""
+    """The answer to each request, in case it is repeated."""
     answers = {}
     for key, start, stop in batch.keys:
         own = {at - start: id for at, id in duplicates.items() if start <= at < stop}
@@ -338,7 +338,7 @@ def _answers(
 
 
 def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, int]:
-    """Positions in the batch whose dedup key was seen, with the index of the first one."""
+    """Positions in the batch whose dedup key was seen, with the index of its first message."""
     queue.forget_dedup_keys(now_ns)
     known: dict[int, int] = {}
     new: dict[str, int] = {}
@@ -369,7 +369,7 @@ def _indexes(first: int, count: int, known: dict[int, int]) -> list[int]:
 
 def _check_bound(machine: Machine, queue: Queue, count: int, size: int, now_ns: int) -> None:
     if _excess(queue, count, size):
-        # What has expired makes room.
+        # What has expired may make room.
         expire(machine, queue, now_ns)
         excess = _excess(queue, count, size)
         if excess:
@@ -396,7 +396,7 @@ def _excess(queue: Queue, count: int, size: int) -> str:
 def _match(
     queue: Queue, bodies: Sequence[bytes], envelopes: list[Envelope] | None, now_ns: int
 ) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """What each filter that only CEL can decide takes of the batch."""
+    """The matches in the batch, and the errors, of each filter that needs CEL."""
     found: dict[int, list[int]] = {}
     errors: dict[int, int] = {}
     for index, body in enumerate(bodies, queue.next):
@@ -416,7 +416,7 @@ def _match(
 def make_subject(
     queue: Queue, index: int, created_ns: int, body: bytes, envelope: Envelope
 ) -> Subject:
-    """What a filter sees of a message."""
+    """A message as filters see it."""
     return Subject(
         body=body,
         attributes=envelope.attributes,

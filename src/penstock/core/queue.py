@@ -1,4 +1,4 @@
-"""A queue: a named, ordered, append-only log of messages, and the readers it has."""
+"""A queue: a named, ordered, append-only log of messages, with its subscriptions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from penstock.errors import SubscriptionNotFound
 __all__ = ["NEVER_NS", "Letter", "Queue"]
 
 NEVER_NS = 2**63 - 1
-"""The expiry of a message that expires no more."""
+"""The expiry of a message that no longer expires."""
 
 
 class Letter(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class Queue:
         self.subscriptions: dict[str, Subscription] = {}
         self.dependents: list[Subscription] = []  # those that wait for others
         self.feeds = Feeds()
-        self.expiry = Schedule()  # of those that have one of their own
-        self.ttl_checked = 0  # messages below it have expired by the queue's own time to live
+        self.expiry = Schedule()  # of messages that have one of their own
+        self.ttl_checked = 0  # the queue's time to live was applied to all messages below it
         self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
         self.dedup_order: deque[tuple[int, str]] = deque()
         self.requests = RequestKeys()
@@ -89,9 +89,9 @@ class Queue:
         self.stragglers: dict[int, Batch] = {}
         self.pins: dict[int, int] = {}  # index -> how many dead letters refer to it
         self.dead_letters: Queue | None = None
-        self.events: Queue | None = None  # where it is told what happens to the messages
-        self.events_of: Queue | None = None  # and of such a queue: whose messages
-        # Of a dead-letter queue: the queue its letters come from, and columns beside the timeline.
+        self.events: Queue | None = None  # where its lifecycle events are published
+        self.events_of: Queue | None = None  # set on such a queue: the queue it observes
+        # For a dead-letter queue: the queue its letters come from, and columns beside the timeline.
         self.source: Queue | None = None
         self.letter_subscriptions = array("I")
         self.letter_origins = array("Q")
@@ -118,7 +118,7 @@ class Queue:
         return self.stragglers[index]
 
     def mean_bytes(self, index: int) -> tuple[int, int]:
-        """About how large a message is, and up to which index that holds for others too."""
+        """Roughly how large a message is, and the index up to which the same figure holds."""
         if self.source is not None:
             # A letter is as large as the message that failed.
             return self.source.mean_bytes(self.letter(index).index)[0], index + 1
@@ -131,7 +131,7 @@ class Queue:
         return message_id(self.batch(index).created_ns, index, self.salt)
 
     def index_of(self, id: str) -> int | None:
-        """The index of a message that the queue holds, by its id."""
+        """The index of the message with this id; None if the queue does not hold it."""
         parsed = parse_message_id(id)
         if parsed is None or parsed.salt != self.salt or not self.holds(parsed.index):
             return None
@@ -140,7 +140,7 @@ class Queue:
         return parsed.index
 
     def letter(self, index: int) -> Letter:
-        """Of a dead-letter queue, by the index of the letter."""
+        """For a dead-letter queue: where the letter at this index came from."""
         at = index - (self.next - len(self.letter_origins))
         return Letter(self.letter_subscriptions[at], self.letter_origins[at])
 
@@ -154,7 +154,7 @@ class Queue:
             return own
         created_ns = self.timeline.created_ns(index)
         if created_ns is None:
-            return own  # `trim` saw to it that this is the earlier of both
+            return own  # for a straggler, `trim` made this the earlier of the two
         by_ttl = created_ns + round(ttl * NANOSECONDS)
         return by_ttl if own is None else min(own, by_ttl)
 
@@ -174,12 +174,12 @@ class Queue:
         for key, request in event.keys.items():
             self.requests.note(key, event.at_ns, request)
         for subscription in self.dependents:
-            # Only what the filter of every parent keeps out is theirs at once.
+            # At publish, a parent has passed what its filter keeps out; without a filter, nothing.
             if all(parent.feed.filter is not None for parent in subscription.parents):
                 subscription.parents_passed(first, stop)
 
     def forget_dedup_keys(self, now_ns: int) -> None:
-        """Drop the keys whose window is over."""
+        """Drop the keys whose dedup window is over."""
         before = self.dedup_since_ns(now_ns)
         self.requests.forget(before)
         order = self.dedup_order
@@ -189,11 +189,11 @@ class Queue:
                 del self.dedup[key]
 
     def dedup_since_ns(self, now_ns: int) -> int:
-        """Keys that came at this time or earlier count no more."""
+        """Keys from this time or earlier no longer count."""
         return now_ns - round(self.config.dedup_window_seconds * NANOSECONDS)
 
     def feed_for(self, filter_text: str | None, feed_id: int) -> Feed:
-        """The shared feed of a filter, made if need be."""
+        """The shared feed of a filter, created if need be."""
         return self.feeds.open(filter_text, feed_id, since=self.next)
 
     def backfill(self, feed: Feed, since: int, matches: list[Run]) -> None:
@@ -202,23 +202,23 @@ class Queue:
             feed.backfill(since, matches, self.feeds.everything)
             for subscription in self.subscriptions.values():
                 if subscription.feed is feed:
-                    # All of it lies before where this one began.
+                    # All of it precedes where this subscription started.
                     subscription.base_total += feed.total - before
 
     def drop_feed(self, feed: Feed) -> None:
-        """Forget a feed, unless somebody still reads it."""
+        """Forget a feed unless a subscription still reads it."""
         if not any(subscription.feed is feed for subscription in self.subscriptions.values()):
             self.feeds.drop(feed)
 
     def link(self) -> None:
-        """Make parents and children of the subscriptions what their `after` says."""
+        """Set the subscriptions' parents and children according to their `after`."""
         for subscription, parents in self._family():
             if parents != subscription.parents:
                 subscription.rewire(parents)
         self.connect()
 
     def connect(self) -> None:
-        """As `link`, when the subscriptions know already what that means for their messages."""
+        """Like `link`, for subscriptions whose messages already reflect their parents."""
         family = self._family()
         for subscription, parents in family:
             subscription.parents = parents
@@ -245,7 +245,7 @@ class Queue:
         self.feeds.everything.add(self.next - 1, self.next)
 
     def letters_settled(self, runs: list[Run]) -> None:
-        """Of a dead-letter queue: the messages these letters stand for are no longer needed."""
+        """For a dead-letter queue: unpin the messages that these letters refer to."""
         source = self.source
         if source is None:
             return
@@ -271,7 +271,7 @@ class Queue:
                     self._forget_message(index)
 
     def drop_stragglers(self) -> None:
-        """After a subscription went or moved: look at all of them again."""
+        """Check all stragglers again, after a subscription was deleted or moved."""
         for index in [i for i in self.stragglers if not self.is_needed(i)]:
             del self.stragglers[index]
             self._forget_message(index)
@@ -281,7 +281,7 @@ class Queue:
         self.expiry.times.pop(index, None)
 
     def trim(self, first: int) -> None:
-        """Remove from the front, but keep aside what somebody has not settled."""
+        """Remove messages from the front, but keep aside those that are still needed."""
         for subscription in self.subscriptions.values():
             for run in subscription.unsettled_within(self.first, first):
                 for index in range(*run):
@@ -297,7 +297,7 @@ class Queue:
                     self._forget_message(index)
         old_first, self.first = self.first, first
         self.timeline.trim(first, self.next)
-        # Feeds still answer for stragglers, so they are cut only below the lowest of these.
+        # Feeds must still cover the stragglers, so they are cut below the lowest of them.
         lowest = min(self.stragglers, default=first)
         for feed in self.feeds:
             feed.trim(lowest)
@@ -306,7 +306,7 @@ class Queue:
             del self.letter_origins[: first - old_first]
 
     def _keep_expiry(self, first: int) -> None:
-        """The timeline will not know the age of those set aside, so they get their own expiry."""
+        """Give stragglers an expiry of their own, since the timeline will not know their age."""
         for index in self.stragglers:
             if self.first <= index < first:
                 expires_ns = self.expires_ns(index)
@@ -314,28 +314,28 @@ class Queue:
                     self.expiry.add(index, expires_ns)
 
     def outlive(self, index: int, now_ns: int) -> None:
-        """Somebody replayed a message after its time: they want it, so it expires no more."""
+        """Stop a message from expiring because it was replayed after its time."""
         expires_ns = self.expires_ns(index)
         if expires_ns is not None and expires_ns <= now_ns:
             self.expiry.times[index] = NEVER_NS
 
     def too_old(self, start: int, stop: int) -> list[Run]:
-        """Of messages older than the queue's time to live, those that expire."""
+        """Of messages older than the queue's time to live, those that do expire."""
         expiry = self.expiry.times
-        # Whichever is shorter: after a restart the range may be the whole queue.
+        # Walk the shorter one: after a restart the range may be the whole queue.
         suspects = range(start, stop) if stop - start < len(expiry) else expiry
         kept = runs_of(index for index in suspects if expiry.get(index) == NEVER_NS)
         return list(Runs(kept).outside(start, stop))
 
     def look_again(self, start: int) -> None:
-        """Somebody will read from here again: what has expired must expire for them too."""
+        """Check for expiry from here on again, because a subscription will read from here."""
         self.ttl_checked = min(self.ttl_checked, start)
         self.expiry.rewind()
 
     def append_lost(
         self, first: int, stop: int, created_ns: int, locator: int, length: int
     ) -> None:
-        """Indexes that were given out, to messages that cannot be read: nobody is given them."""
+        """Add indexes whose messages cannot be read. They match no feed, so are never delivered."""
         self.timeline.append(first, created_ns, 0, locator, length)
         self.next = stop
         if self.source is not None:
@@ -343,7 +343,7 @@ class Queue:
             self.letter_origins.extend([0] * (stop - first))
 
     def lose(self, first: int, stop: int) -> None:
-        """Messages of the queue cannot be read any more: they expire, and so do their letters."""
+        """Expire messages that cannot be read any more, and their dead letters."""
         for subscription in self.subscriptions.values():
             subscription.settle(list(subscription.unsettled_within(first, stop)), "expired")
         letters = self.dead_letters
@@ -356,7 +356,7 @@ class Queue:
                 if first <= letters.letter(index).index < stop
             ]
             reader.settle(gone, "expired")
-        # A seek must not bring them back, nor a dedup key stand for one of them.
+        # A seek must not bring them back, nor may a dedup key refer to one of them.
         for feed in self.feeds:
             feed.lose(first, stop)
         for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
@@ -367,7 +367,7 @@ class Queue:
                 del places[index]
 
     def purge(self) -> None:
-        """Settle everything for everybody and remove it, except what dead letters refer to."""
+        """Settle and remove everything, except what dead letters refer to."""
         self.purged += self.next - self.first
         for subscription in self.subscriptions.values():
             runs = list(subscription.unsettled_within(0, self.next))
@@ -375,7 +375,7 @@ class Queue:
         self.trim(self.next)
 
     def vanish(self) -> None:
-        """The queue was deleted: who is still reading it finds that it holds nothing."""
+        """Empty a deleted queue, so that those who are still reading it find nothing."""
         self.first = self.next
         self.stragglers.clear()
         self.timeline.trim(self.next, self.next)

@@ -1,4 +1,4 @@
-"""Receipts: what a consumer shows to settle a delivery."""
+"""Receipts, with which consumers settle deliveries."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Receipt", "receipt_text"]
 class Receipt(msgspec.Struct, frozen=True):
     """Names one delivery: subscription (and through it the queue), index and epoch.
 
-    The epoch grows with every receive of the subscription and is never used again, so a stale
-    receipt cannot settle a newer delivery.
+    The epoch grows with every receive on the subscription and is never reused, so a stale receipt
+    cannot settle a newer delivery.
     """
 
     subscription_id: int
@@ -32,7 +32,7 @@ class Receipt(msgspec.Struct, frozen=True):
         except (ValueError, TypeError):
             pass
         else:
-            # An int can be written in many ways, a receipt in one.
+            # int() accepts other spellings of a number; a receipt has only one.
             if receipt.text == text and "-" not in text:
                 return receipt
         raise InvalidReceipt(

@@ -1,4 +1,4 @@
-"""What publishes with an idempotency key were answered: one entry a request, not a message."""
+"""The answers to publishes with an idempotency key: one entry per request, not per message."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["PastRequest", "RequestKeys", "runs_in_order"]
 
 
 class PastRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Its messages as flat runs, in the order of the request.
+    """A request's messages as flat runs, in the order of the request.
 
-    `duplicates` are those that were there before, by their own dedup keys: position to id.
+    `duplicates` maps the positions of messages whose dedup keys were known to the first ones' ids.
     """
 
     runs: list[int]
@@ -28,7 +28,7 @@ class PastRequest(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RequestKeys:
-    """Keys by the time they came. They are forgotten in that order, so it costs nothing."""
+    """The keys, in the order of their arrival, in which they are also forgotten."""
 
     __slots__ = ("_order", "_past")
 
@@ -40,7 +40,7 @@ class RequestKeys:
         return len(self._past)
 
     def get(self, key: str, since_ns: int) -> tuple[int, PastRequest] | None:
-        """When it came and what it was answered, if that was after ``since_ns``."""
+        """When the request came and how it was answered, if that was after ``since_ns``."""
         found = self._past.get(key)
         return found if found is not None and found[0] > since_ns else None
 
@@ -49,7 +49,7 @@ class RequestKeys:
         self._order.append((at_ns, key))
 
     def forget(self, before_ns: int) -> None:
-        """Those that came at that time or earlier."""
+        """Forget the keys that came at that time or earlier."""
         order = self._order
         while order and order[0][0] <= before_ns:
             at_ns, key = order.popleft()
@@ -57,7 +57,7 @@ class RequestKeys:
                 del self._past[key]
 
     def lose(self, first: int, stop: int) -> None:
-        """These messages are gone by damage: a request must not be answered with them."""
+        """Forget requests with messages that were lost to damage: they must not be answered so."""
         for key, (_, request) in list(self._past.items()):
             if any(first <= index < stop for index in request.indexes):
                 del self._past[key]
@@ -74,7 +74,7 @@ class RequestKeys:
 
 
 def runs_in_order(indexes: Sequence[int]) -> list[int]:
-    """Flat runs of indexes that are in no particular order, in theirs."""
+    """Flat runs of indexes in any order, keeping that order."""
     if isinstance(indexes, range):
         return [indexes.start, indexes.stop]
     runs: list[Run] = []

@@ -1,4 +1,4 @@
-"""Commands that time brings about: messages expire, leases run out, history is cut."""
+"""Commands triggered by time: messages expire, leases run out, history is trimmed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["end_leases", "expire", "tick", "trim"]
 
 
 def tick(machine: Machine, now_ns: int) -> None:
-    """Everything that is due, in every queue. Cheap where nothing is."""
+    """Do everything that is due, in every queue. Cheap if nothing is."""
     for queue in list(machine.queues.values()):
         expire(machine, queue, now_ns)
         queue.forget_dedup_keys(now_ns)
         for subscription in list(queue.subscriptions.values()):
             end_leases(machine, subscription, now_ns)
             subscription.mature(now_ns)
-            # Done at once where a parent gives up; again here in case a crash cut that short.
+            # `bury` does this at once; repeated here in case a crash cut that short.
             cascade(machine, subscription, now_ns)
         trim(machine, queue, now_ns)
 
 
 def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
-    """Settle, for every subscription, what has expired and is not in flight."""
+    """Settle for every subscription what has expired and is not in flight."""
     runs: list[Run] = []
     if queue.expiry.heap:
         runs += runs_of(queue.expiry.pop_due(now_ns))
@@ -35,13 +35,13 @@ def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
     if ttl is not None:
         before = queue.timeline.index_at_time(now_ns - round(ttl * NANOSECONDS) + 1)
         stop = queue.next if before is None else before
-        # What lies before `first` is kept aside, and has an expiry of its own.
+        # Stragglers, which lie before `first`, have an expiry of their own.
         start = max(queue.ttl_checked, queue.first)
         if stop > start:
             runs += queue.too_old(start, stop)
             queue.ttl_checked = stop
     if runs:
-        runs = list(Runs(runs))  # one may have expired in both ways
+        runs = list(Runs(runs))  # a message may have expired in both ways
         for subscription in list(queue.subscriptions.values()):
             _settle_expired(machine, subscription, runs, now_ns, in_flight_too=False)
 
@@ -64,7 +64,7 @@ def _settle_expired(
 
 
 def end_leases(machine: Machine, subscription: Subscription, now_ns: int) -> None:
-    """Take back what was not settled in time: it expires, is a dead letter, or is ready again."""
+    """End overdue leases: each message expires, becomes a dead letter, or is ready again."""
     overdue = subscription.deadlines.overdue(subscription.leases, now_ns)
     if overdue:
         again = [
@@ -81,7 +81,7 @@ def end_leases(machine: Machine, subscription: Subscription, now_ns: int) -> Non
 
 
 def trim(machine: Machine, queue: Queue, now_ns: int) -> None:
-    """Cut the history at the front to what the queue's retention allows."""
+    """Trim the history at the front to what the queue's retention allows."""
     config = queue.config
     wanted = queue.first
     if config.retention_seconds is not None:
@@ -106,9 +106,9 @@ def trim(machine: Machine, queue: Queue, now_ns: int) -> None:
 
 
 def _passable(queue: Queue, wanted: int) -> int:
-    """How far the cut may go so that not too many unsettled messages have to be kept aside."""
+    """How far to trim without keeping too many unsettled messages aside."""
     if queue.source is not None:
-        # Dead letters lie in columns beside the timeline, so none can be kept aside.
+        # Dead letters are in columns beside the timeline, so none can be kept aside.
         return min(wanted, *(reader.floor for reader in queue.subscriptions.values()))
     for subscription in queue.subscriptions.values():
         allowed = MAX_STRAGGLERS - len(queue.stragglers)

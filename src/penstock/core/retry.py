@@ -18,10 +18,10 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     - `fixed`: `base_seconds` each time. `exponential`: `base_seconds`, then `factor` times longer
       with each attempt, up to `max_seconds`.
-    - `jitter` takes up to that part of the wait away again, at random, so that messages which
-      failed together do not come back together: 0 takes nothing, 1 may take all.
+    - `jitter` shortens the wait at random, by up to this fraction of it, so that messages that
+      failed together do not come back together: 0 is not at all, 1 is by up to the whole wait.
 
-    The default waits not at all. Raises `InvalidArgument` for a value out of its range.
+    The default does not wait. Raises `InvalidArgument` for a value out of its range.
     """
 
     kind: Literal["fixed", "exponential"] = "fixed"
@@ -48,8 +48,8 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
     def delay_seconds(self, attempt: int, rng: random.Random) -> float:
         """The wait after delivery number `attempt` (from 1) failed; 0 to `max_seconds`.
 
-        Without jitter it never shrinks as `attempt` grows. Takes one number from `rng` when there
-        is a wait to jitter, and none otherwise.
+        Without jitter it never shrinks as `attempt` grows. Takes one number from `rng` if there
+        is a wait to jitter, none otherwise.
         """
         if attempt < 1:
             raise InvalidArgument(f"the attempt is {attempt}: deliveries are counted from 1")
@@ -62,7 +62,7 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
         if self.kind == "fixed" or not self.base_seconds:
             return float(self.base_seconds)
         try:
-            # A float power fails fast where an int power would fill the memory.
+            # A float power overflows at once where an int power would fill the memory.
             delay = self.base_seconds * float(self.factor) ** (attempt - 1)
         except OverflowError:
             return float(self.max_seconds)

@@ -1,7 +1,7 @@
 """A sorted set of indexes, kept as runs.
 
-A queue's progress is mostly contiguous: a million acknowledged messages are one run of two
-integers. `Runs` is that set. Its cost follows the number of gaps, never the number of indexes.
+A queue's progress is mostly contiguous: a million acked messages are one run of two integers. The
+cost of `Runs` grows with the number of gaps, not of indexes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def runs_of(indexes: Iterable[int]) -> list[Run]:
     if ordered and ordered[-1] - ordered[0] == len(ordered) - 1:
         first, last = ordered[0], ordered[-1]
         if ordered == list(range(first, last + 1)):
-            return [(first, last + 1)]  # the usual case, without a look at each
+            return [(first, last + 1)]  # the usual case, without looking at each
     runs: list[Run] = []
     start = stop = -1
     for index in ordered:
@@ -53,7 +53,7 @@ class Runs:
         return zip(self._starts, self._stops, strict=True)
 
     def __len__(self) -> int:
-        """How many runs; `count` is how many indexes."""
+        """The number of runs; `count` is the number of indexes."""
         return len(self._starts)
 
     def __eq__(self, other: object) -> bool:
@@ -89,7 +89,7 @@ class Runs:
         return twin
 
     def add(self, start: int, stop: int) -> int:
-        """Include a run. Returns how many of its indexes were new."""
+        """Add a run. Returns how many of its indexes were new."""
         if start >= stop:
             return 0
         starts, stops = self._starts, self._stops
@@ -127,7 +127,7 @@ class Runs:
         return added
 
     def discard(self, start: int, stop: int) -> int:
-        """Exclude a run. Returns how many of its indexes had been there."""
+        """Remove a run. Returns how many of its indexes were in the set."""
         starts, stops = self._starts, self._stops
         if start >= stop or not stops or start >= stops[-1] or stop <= starts[0]:
             return 0
@@ -155,7 +155,7 @@ class Runs:
         return before - after
 
     def extend(self, later: Runs) -> None:
-        """Include others. It takes no look at each of them if all lie at or above `stop`."""
+        """Add other runs; in bulk if all of them lie at or above `stop`."""
         if not later._starts:
             return
         if later._starts[0] < self.stop:

@@ -1,4 +1,4 @@
-"""Indexes that are due at a moment each: a delay that is over, an expiry."""
+"""Indexes that are each due at some time: the end of a delay, or an expiry."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ __all__ = ["Schedule"]
 
 
 class Schedule:
-    """`times` may be read and shortened by anybody; what is due later is noted with `add`.
+    """Anybody may read `times` and remove from it; new times go through `add`.
 
-    The invariant: each of the `times` is in the heap, from when it was added until it was given
-    out. The heap may hold more, since nothing is ever searched for in it: a moment that is not in
-    `times` any more is passed over when it comes.
+    The invariant: each of the `times` is in the heap from when it is added until `pop_due` returns
+    it. The heap may hold more, since nothing is ever searched for in it: an entry that is no longer
+    in `times` is skipped when it comes up.
     """
 
     __slots__ = ("heap", "times")
@@ -22,7 +22,7 @@ class Schedule:
         self.rewind()
 
     def rewind(self) -> None:
-        """Give out all of them again, each when it is due."""
+        """Make `pop_due` return all of them again, each when it is due."""
         self.heap = [(due_ns, index) for index, due_ns in self.times.items()]
         heapify(self.heap)
 
@@ -31,8 +31,8 @@ class Schedule:
         heappush(self.heap, (due_ns, index))
 
     def pop_due(self, now_ns: int) -> list[int]:
-        """What is due and was not given out yet. It stays in `times`."""
-        found: dict[int, None] = {}  # one that was dropped and added again is in the heap twice
+        """What is due and was not returned yet. It stays in `times`."""
+        found: dict[int, None] = {}  # one that was removed and added again is in the heap twice
         heap, times = self.heap, self.times
         while heap and heap[0][0] <= now_ns:
             due_ns, index = heappop(heap)

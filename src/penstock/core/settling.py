@@ -1,4 +1,4 @@
-"""Commands that end a delivery: ack, nack, extend. By receipt, by message id, or up to an index."""
+"""Commands on deliveries: ack, nack, extend, give back. By receipt, message id, or index."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ __all__ = [
 
 
 MAX_EXTENSION_SECONDS = 1_000_000_000.0
-"""No lease is made to end later than this, from now, however often it is extended."""
+"""No lease ends later than this from now, however often it is extended."""
 
 Target = str | Delivery
-"""What is to be settled: a delivery, its receipt, or a message's id."""
+"""What to settle: a delivery, its receipt, or a message's id."""
 
 
 def ack(
     machine: Machine, queue_name: str, name: str, targets: Sequence[Target], now_ns: int
 ) -> list[Outcome]:
-    """Settle deliveries. Targets are deliveries, receipts or message ids; an outcome each.
+    """Ack deliveries, receipts or message ids. Returns an outcome for each.
 
-    By delivery or receipt: that delivery and no later one. A late ack counts as long as nobody
-    else got the message. By id: whatever state it is in. Both are idempotent.
+    A delivery or receipt acks that delivery and no later one; a late ack counts as long as nobody
+    else got the message. An id acks the message in whatever state it is. Both are idempotent.
     """
     subscription = machine.subscription(queue_name, name)
     if type(targets) is not list:
@@ -75,9 +75,9 @@ def _listed(targets: object) -> Sequence[Target]:
 
 
 def _in_flight(subscription: Subscription, targets: Sequence[Target]) -> list[Run] | None:
-    """The messages, in the usual case that every target is a live delivery of this subscription.
+    """The fast path: the messages, if every target is a live delivery of this subscription.
 
-    All are deliveries, or all are receipts, each just as its lease would write it.
+    Either all targets are deliveries, or all are receipts in canonical form. Otherwise None.
     """
     if targets and type(targets[0]) is str and "." not in targets[0]:
         return None  # an id
@@ -85,7 +85,7 @@ def _in_flight(subscription: Subscription, targets: Sequence[Target]) -> list[Ru
         by_epoch = _by_epoch(subscription.id, targets)
         runs = {epoch: runs_of(indexes) for epoch, indexes in by_epoch.items()}
     except (AttributeError, TypeError, ValueError):
-        return None  # made up: one by one they are told apart
+        return None  # some are malformed: looking at them one by one tells which
     leases = subscription.leases
     for epoch, found in runs.items():
         for start, stop in found:
@@ -97,7 +97,7 @@ def _in_flight(subscription: Subscription, targets: Sequence[Target]) -> list[Ru
 
 
 def _by_epoch(own_id: int, targets: Sequence[Target]) -> dict[int, list[int]]:
-    """The indexes of each delivery of this subscription; some error if a target is none."""
+    """The indexes of each epoch. Raises some error unless all targets are of this subscription."""
     found: defaultdict[int, list[int]] = defaultdict(list)
     if targets and type(targets[0]) is str:
         for target in targets:
@@ -128,7 +128,7 @@ def _ack_one(subscription: Subscription, target: Target) -> tuple[int, Outcome]:
 
 
 def _find(subscription: Subscription, target: Target) -> tuple[int | None, int | None]:
-    """Index and epoch that a target names; no epoch for a message id."""
+    """The index and epoch that a target names; a message id has no epoch."""
     if isinstance(target, Delivery):
         check_whole("the index of a delivery", target.index)
         receipt = Receipt(target.subscription_id, target.index, target.epoch)
@@ -149,7 +149,7 @@ def _find(subscription: Subscription, target: Target) -> tuple[int | None, int |
 
 
 def _without_lease(subscription: Subscription, index: int, epoch: int | None) -> Outcome:
-    """What an ack means for a message that is not in flight under that epoch."""
+    """The outcome of an ack for a message that is not in flight with that epoch."""
     if index >= subscription.queue.next:
         return Outcome.NOT_FOUND
     if index in subscription.settled:
@@ -163,9 +163,9 @@ def _without_lease(subscription: Subscription, index: int, epoch: int | None) ->
 
 
 def ack_up_to(machine: Machine, queue_name: str, name: str, index: int, now_ns: int) -> int:
-    """Settle everything below an index, delivered or not; returns how many.
+    """Ack everything below an index, delivered or not; returns how many messages that settled.
 
-    What a dependency still holds back is left: it was never given out.
+    What a dependency still holds back is left alone, since it was never delivered.
     """
     subscription = machine.subscription(queue_name, name)
     check_whole("index", index)
@@ -187,9 +187,9 @@ def nack(
     reason: str,
     now_ns: int,
 ) -> list[Outcome]:
-    """Give deliveries back. ``delay_seconds`` overrides the subscription's backoff.
+    """Say that deliveries failed. ``delay_seconds`` overrides the subscription's backoff.
 
-    One that failed too often becomes a dead letter with this reason.
+    A message that failed too often becomes a dead letter with this reason.
     """
     subscription = machine.subscription(queue_name, name)
     check_delay(delay_seconds)
@@ -223,9 +223,9 @@ def nack(
 def give_back(
     machine: Machine, queue_name: str, name: str, targets: Sequence[Target], now_ns: int
 ) -> list[Outcome]:
-    """Take deliveries back that nobody got, or began with: they do not count.
+    """Take back deliveries that nobody got or has started on: they do not count.
 
-    A message whose time was over meanwhile expires.
+    A message whose time ran out in the meantime expires.
     """
     subscription = machine.subscription(queue_name, name)
     outcomes, indexes = _leased(machine, subscription, _listed(targets), now_ns)
@@ -234,7 +234,7 @@ def give_back(
 
 
 def undo(machine: Machine, handout: Handout, now_ns: int) -> None:
-    """Take back what was handed out to somebody who has gone, as far as it is still in flight."""
+    """Take back what was leased for a caller who is gone, as far as it is still in flight."""
     subscription = handout.subscription
     if machine.subscriptions.get(subscription.id) is subscription:
         indexes = [
@@ -275,9 +275,9 @@ def extend(
     *,
     further: bool = False,
 ) -> list[Outcome]:
-    """Make the deliveries' leases end this many seconds from now.
+    """Let the leases end ``seconds`` from now or, with ``further``, that much later.
 
-    ``further``: this many seconds later than they would. One that has no end keeps none.
+    With ``further``, a lease without a deadline stays without one.
     """
     subscription = machine.subscription(queue_name, name)
     check_extension(seconds)
@@ -305,7 +305,7 @@ def extend(
 
 
 def check_targets(subscription: Subscription, targets: Sequence[Target]) -> None:
-    """Raises `InvalidReceipt` or `InvalidArgument` where settling these would."""
+    """Raises `InvalidReceipt` or `InvalidArgument` if settling these would."""
     for target in _listed(targets):
         _find(subscription, target)
 
@@ -320,14 +320,14 @@ def check_extension(seconds: float) -> None:
 
 
 def check_reason(reason: object) -> str:
-    """The part of it that is kept."""
+    """Returns as much of it as is kept."""
     return check_text("reason", reason)[:MAX_REASON_CHARACTERS]
 
 
 def _leased(
     machine: Machine, subscription: Subscription, targets: Sequence[Target], now_ns: int
 ) -> tuple[list[Outcome], list[int]]:
-    """Outcomes, and the indexes of the targets that are in flight now."""
+    """The outcomes, and the indexes of the targets that are in flight."""
     end_leases(machine, subscription, now_ns)
     outcomes: list[Outcome] = []
     indexes: dict[int, None] = {}

@@ -1,9 +1,9 @@
 """The whole state of a machine as plain values, and back.
 
-Timelines are left out: they grow with the backlog, and the storage has them in its own files. All
-that is here follows the number of queues, subscriptions and exceptions.
+Timelines are left out: they grow with the backlog, and the storage has them in files of their own.
+The size of a snapshot depends on the number of queues, subscriptions and exceptions.
 
-The fields are part of the checkpoint format: add new ones with a default, never change one.
+The fields are part of the checkpoint format: add new ones with a default, and never change one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class FeedSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     filter: str | None
     since: int
     matched: RunsDump
-    lanes: dict[int, RunsDump] | None  # None: one lane, which is all that matched
+    lanes: dict[int, RunsDump] | None  # None: a single lane, with everything that matched
     special: bytes
     total: int
     errors: int
@@ -106,7 +106,7 @@ def take_snapshot(machine: Machine) -> MachineSnapshot:
     return MachineSnapshot(
         last_id=machine.last_id,
         now_ns=machine.now_ns,
-        # By id, so that a queue comes before those that belong to it.
+        # By id, so that a queue comes before its dead letters and events.
         queues=[_queue(queue) for _, queue in sorted(machine.queues_by_id.items())],
         untold=machine.untold,
     )
@@ -182,7 +182,7 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
 
 
 def restore(machine: Machine, snapshot: MachineSnapshot) -> dict[int, list[int]]:
-    """Fill a new machine. Returns the stragglers of each queue id, to be found in the timelines."""
+    """Fill a new machine. Returns each queue's stragglers, to be looked up in the timelines."""
     machine.last_id = snapshot.last_id
     machine.now_ns = snapshot.now_ns
     machine.untold = snapshot.untold
@@ -220,7 +220,7 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
         subscription = _restore_subscription(queue, subscription_shot)
         queue.subscriptions[subscription.name] = subscription
         machine.subscriptions[subscription.id] = subscription
-    # Not `Queue.link`: that would open again what the snapshot already says is open.
+    # Not `Queue.link`: it would open again what the snapshot already has as open.
     queue.connect()
 
 

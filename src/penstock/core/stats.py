@@ -1,4 +1,4 @@
-"""What can be said about a queue and its subscriptions."""
+"""Statistics of a queue and its subscriptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.message import to_datetime
 
 if TYPE_CHECKING:
-    # A client needs the forms of the answers, and not the machinery of filters behind a queue.
+    # A client needs the types of the answers, but must not import CEL, as a queue does.
     from penstock.core.queue import Queue
     from penstock.core.subscription import Subscription
 
@@ -28,11 +28,11 @@ __all__ = [
 
 
 class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription now, and what went through it since it was made.
+    """The state of a subscription, and its counters since it was created.
 
     `ready + in_flight + delayed + parked + held` is everything unsettled. `delayed` waits for a
-    moment, `parked` for an earlier message of its group, `held` for other subscriptions. `callback`
-    is there where a server calls.
+    time, `parked` for an earlier message of its group, `held` for other subscriptions. `callback`
+    is set if a server makes calls for it.
     """
 
     name: str
@@ -66,7 +66,7 @@ class SubscriptionStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A queue now. `bytes` are those of its messages, `dead_letters` the letters it has."""
+    """The state of a queue. `dead_letters` counts those that are neither replayed nor discarded."""
 
     name: str
     config: QueueConfig
@@ -102,7 +102,7 @@ def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
 
 
 def _places(subscription: Subscription) -> tuple[int, int, int, int]:
-    """In flight, delayed, parked and held: all that is unsettled and not ready."""
+    """In flight, delayed, parked and held: everything that is unsettled but not ready."""
     return (
         len(subscription.leases),
         len(subscription.waiting.times),
@@ -112,10 +112,10 @@ def _places(subscription: Subscription) -> tuple[int, int, int, int]:
 
 
 class KnownStats(msgspec.Struct, frozen=True, kw_only=True):
-    """As much as can be looked at now, of every queue by name.
+    """The stats of every queue that can be read now, by name.
 
-    `missing` are the queues that cannot, each with why. `unlisted` is why there may be more that
-    are not even known, if there may.
+    `missing` maps the queues that cannot be read to the reason. `unlisted` is set, to the reason,
+    if there may be more queues that are not even known.
     """
 
     queues: list[QueueStats]

@@ -3,15 +3,15 @@
 Progress is a cursor with exceptions. An unsettled message is in exactly one of these places:
 
 - **ahead**: at or above the cursor of its lane (`cursors`); never delivered. A subscription that
-  waits for others has no cursor: ahead is what is not yet `opened` for it, and that is *held*.
-- **ready**: below the cursor and deliverable now: nacked, its lease expired, its delay is over,
+  waits for others has no cursor: what is not yet `opened` is ahead, and is called *held*.
+- **ready**: below the cursor and deliverable now: nacked, its lease expired, its delay over,
   released by the subscriptions it waited for, replayed, or passed over by a poll.
-- **waiting**: until a moment: a delay, or the backoff after a nack.
-- **parked**: behind an earlier message of its group that is not settled.
+- **waiting**: for a time: the end of a delay, or of the backoff after a nack.
+- **parked**: behind an earlier, unsettled message of its group.
 - **leased**: in flight.
 
-Everything else is **settled**. All methods that change state are called by `Machine.apply` alone,
-live and at recovery, so both come to the same state.
+Everything else is **settled**. Only `Machine.apply` calls the methods that change state, live and
+at recovery, so both arrive at the same state.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Subscription"]
 
-# More epochs than a gap in the history can hide: no segment holds as many events.
+# More epochs than a gap in the history can hide: no segment holds that many events.
 _LOST_EPOCHS = 2**32
 
 
 class Subscription:
-    """The state; see the module's text."""
+    """The state; see the module's docstring."""
 
     __slots__ = (
         "attempts",
@@ -88,10 +88,10 @@ class Subscription:
         self.queue = queue
         self.feed = feed
         self.created_ns = created_ns
-        self.secrets: tuple[str, ...] = ()  # they sign callbacks; the newest first
+        self.secrets: tuple[str, ...] = ()  # for signing callbacks, newest first
         self.parents: list[Subscription] = []
         self.children: list[Subscription] = []
-        self.dead = Runs()  # dead-lettered here and neither replayed nor sought back
+        self.dead = Runs()  # dead-lettered here, and since then neither replayed nor sought back
         self.epoch = 0
         self.counters = Counters()
         self.last_delivery_ns: int | None = None
@@ -99,11 +99,11 @@ class Subscription:
         self.reset(start)
 
     def reset(self, start: int) -> None:
-        """All before ``start`` is settled, nothing from it on is, and nothing is in flight."""
+        """Settle everything below ``start`` and nothing from it on, with nothing in flight."""
         self.start = start
-        self.cursors: dict[int, int] = {}  # by priority; `start` where there is none
-        self.polled = start  # a poll by index range never goes back behind this
-        self.pulled = start  # special messages below this index have been looked at
+        self.cursors: dict[int, int] = {}  # by priority; the default is `start`
+        self.polled = start  # a poll by index range never goes back below this
+        self.pulled = start  # special messages below this index were admitted
         self.ready: dict[int, Runs] = {}
         self.waiting = Schedule()
         self.groups = Groups()
@@ -117,13 +117,13 @@ class Subscription:
         self._close()
 
     def _close(self) -> None:
-        """Hold everything that is not settled; and dead letters, once they are replayed."""
+        """Hold everything that is unsettled, and dead letters, for when they are replayed."""
         self.opened = self.settled.copy()
         for run in self.dead:
             self.opened.discard(*run)
 
     def seek(self, index: int) -> None:
-        """Start again from an index. Deliveries in flight are forgotten, their receipts void."""
+        """Start again from an index. Deliveries in flight are forgotten and their receipts void."""
         if index > self.floor:
             skipped = sum(b - a for a, b in self.unsettled_within(self.floor, index))
             self.counters.skipped += skipped
@@ -134,10 +134,10 @@ class Subscription:
             child.parents_passed(0, index)
 
     def start_over(self) -> None:
-        """After a gap in the history: all that is not known to be settled is delivered again.
+        """After a gap in the history, redeliver everything that is not known to be settled.
 
-        What was in flight or waiting is ready. How often it was delivered is still known; the
-        receipts given out are void, also those whose delivery is lost in the gap.
+        What was in flight or waiting becomes ready. Delivery counts are kept; all receipts are
+        void, including those of deliveries that were lost in the gap.
         """
         attempts = self.attempts | {
             index: Attempts(lease.deliveries, 0, lease.reason)
@@ -150,7 +150,7 @@ class Subscription:
         self.polled = begin
         self.pulled = begin
         self.ready, self.waiting, self.groups = {}, Schedule(), Groups()
-        # Empty while messages are admitted: one that was tried is taken to be ready already.
+        # Empty while messages are admitted: `_admit` takes one with attempts to be ready already.
         self.leases, self.deadlines, self.attempts = Leases(), Deadlines(), {}
         self.epoch += _LOST_EPOCHS
         if self.parents:
@@ -169,7 +169,7 @@ class Subscription:
 
     @property
     def floor(self) -> int:
-        """Every index below it is settled; the lowest unsettled one, or the end of the queue."""
+        """The lowest unsettled index, or the end of the queue. Every index below it is settled."""
         settled, matched = self.settled, self.feed.matched
         at = settled.next_gap(0)
         while True:
@@ -182,7 +182,7 @@ class Subscription:
 
     @property
     def cursor(self) -> int:
-        """The next index never delivered, past all that has been."""
+        """The next index after everything that was delivered or passed over."""
         return max(self.polled, *self.cursors.values(), self.start)
 
     @property
@@ -191,14 +191,14 @@ class Subscription:
 
     @property
     def news(self) -> int:
-        """Changes when messages come within reach: published, released by others, back again."""
+        """Changes when messages become deliverable: published, released by others, or returned."""
         came = self.feed.total - self.base_total
         if self.parents:
             came = self.opened.count
         return came + self.counters.leases_expired + self.counters.replayed
 
     def is_settled(self, index: int) -> bool:
-        """Also true of what the filter keeps out."""
+        """Also true for what the filter keeps out."""
         return index in self.settled or index not in self.feed.matched
 
     def unsettled_within(self, start: int, stop: int) -> Iterator[Run]:
@@ -206,12 +206,12 @@ class Subscription:
             yield from self.settled.outside(*matched)
 
     def settled_within(self, start: int, stop: int) -> Iterator[Run]:
-        """Without what the filter keeps out."""
+        """Does not include what the filter keeps out."""
         for matched in self.feed.matched.within(start, stop):
             yield from self.settled.within(*matched)
 
     def passed(self, start: int, stop: int, *, dead_too: bool) -> Iterator[Run]:
-        """Parts of ``[start, stop)`` that those who wait for this subscription may have."""
+        """Parts of ``[start, stop)`` that this subscription no longer holds back from others."""
         blocked = Runs(self.unsettled_within(start, stop))
         if not dead_too:
             for run in self.dead.within(start, stop):
@@ -225,7 +225,7 @@ class Subscription:
                 yield from self.opened.outside(*run)
 
     def blockers(self, index: int) -> list[str]:
-        """The subscriptions that a message still waits for; none if it is not held."""
+        """The subscriptions that a message still waits for; empty if it is not held."""
         if not self.parents or self.is_settled(index) or index in self.opened:
             return []
         dead_too = self.config.on_dead_parent == "ignore"
@@ -237,9 +237,9 @@ class Subscription:
 
     @property
     def room(self) -> int:
-        """How many more may be in flight: none, where order is kept, while one is in its backoff.
+        """How many more may be in flight. If ordered, none while a message waits out its backoff.
 
-        So order survives a restart, and holds whoever receives.
+        Being decided here, order survives a restart, and holds for every way to receive.
         """
         room = self.config.max_in_flight - len(self.leases)
         if (
@@ -274,7 +274,7 @@ class Subscription:
             if lane is not None:
                 ahead = cut(self._ahead(lane, self.cursors.get(priority, self.start)), limit)
                 if ahead:
-                    # Usually all that is ready lies before all that is ahead.
+                    # Usually everything ready lies before everything ahead.
                     found = cut(sorted(found + ahead), limit) if found else ahead
         return found
 
@@ -282,11 +282,11 @@ class Subscription:
         runs = lane.within(cursor, self.queue.next)
         if self.settled.stop <= cursor and not self.feed.filter:
             return runs
-        # Settled before it was ever delivered: acked by id, expired.
+        # Some may be settled without ever being delivered: acked by id, or expired.
         return (part for run in runs for part in self.settled.outside(*run))
 
     def ready_within(self, start: int, stop: int) -> list[Run]:
-        """Deliverable messages of an index range, ascending, whatever their priority."""
+        """The deliverable messages of an index range, ascending, whatever their priority."""
         found = [run for lane in self.ready.values() for run in lane.within(start, stop)]
         if not self.parents:
             for priority, lane in self.feed.lanes.items():
@@ -313,11 +313,11 @@ class Subscription:
         attempts = self.attempts.get(index)
         return attempts.deliveries if attempts else 0
 
-    # Time. These only move messages to `ready`: what moves follows from the state and the time,
-    # so it needs no event.
+    # Time. These only move messages to `ready`, which follows from the state and the time and so
+    # needs no event.
 
     def mature(self, now_ns: int) -> None:
-        """Look at new special messages; make ready what waited long enough."""
+        """Admit new special messages, and make ready what has waited long enough."""
         if self.feed.special:
             self._pull()
         waiting = self.waiting
@@ -327,7 +327,7 @@ class Subscription:
                 self._make_ready(index)
 
     def _pull(self) -> None:
-        """Look at special messages that are new. Those that wait for others are opened instead."""
+        """Admit new special messages. With parents, `open` does that instead."""
         stop = self.queue.next
         if self.pulled < stop and self.feed.special and not self.parents:
             for index in self.feed.special_within(self.pulled, stop):
@@ -348,7 +348,7 @@ class Subscription:
         lane.add(index, index + 1)
 
     def _admit(self, index: int) -> None:
-        """A message that needs a look of its own: group first, then delay."""
+        """Put a message where it belongs: first by its group, then by its delay."""
         special = self.queue.feeds.special.get(index)
         if special is None:
             self._make_ready(index)
@@ -369,7 +369,7 @@ class Subscription:
             self._make_ready(index)
 
     def open(self, start: int, stop: int) -> None:
-        """Messages that waited for other subscriptions wait for them no longer."""
+        """Let messages be delivered that were held for other subscriptions."""
         special = self.feed.special
         for matched in self.feed.matched.within(start, stop):
             for a, b in list(self.opened.outside(*matched)):
@@ -383,7 +383,7 @@ class Subscription:
                             self._admit(index)
 
     def parents_passed(self, start: int, stop: int) -> None:
-        """Open what all parents have passed. Called when one of them settled these indexes."""
+        """Open what all parents have passed. Called when one of them has settled these indexes."""
         dead_too = self.config.on_dead_parent == "ignore"
         runs: list[Run] = [(start, stop)]
         for parent in self.parents:
@@ -392,10 +392,10 @@ class Subscription:
             self.open(*run)
 
     def rewire(self, parents: list[Subscription]) -> None:
-        """Wait for these from now on.
+        """Wait for these parents from now on.
 
-        What was delivered before stays as it is; what never was waits for all of them, and what
-        waited only for a former one is opened.
+        What was delivered before stays as it is. What never was waits for all of them, and what
+        waited only for a former parent is opened.
         """
         if not parents and not self.parents:
             return
@@ -423,7 +423,7 @@ class Subscription:
             self.cursors[priority] = max(self.cursors.get(priority, self.start), stop)
 
     def deliver(self, runs: list[Run], epoch: int, deadline_ns: int | None, at_ns: int) -> None:
-        self.mature(at_ns)  # at recovery nobody has; a cursor must not take it for a new message
+        self.mature(at_ns)  # recovery has not done it; a due message must not pass for one ahead
         self.epoch = epoch
         self.last_delivery_ns = at_ns
         first = Lease(epoch, deadline_ns, 1)
@@ -448,7 +448,7 @@ class Subscription:
 
     def _pass_cursor(self, start: int, stop: int) -> None:
         for priority, lane in self.feed.lanes.items():
-            # A message with a delay or a group is in no lane: it does not move a cursor.
+            # A message with a delay or a group is in no lane, and does not move a cursor.
             if start in lane:
                 if stop > self.cursors.get(priority, self.start):
                     self.cursors[priority] = stop
@@ -457,7 +457,7 @@ class Subscription:
     def poll(
         self, runs: list[Run], epoch: int, deadline_ns: int | None, stop: int, at_ns: int
     ) -> None:
-        """As `deliver`, then the cursor stands at ``stop`` and what it passed over is ready."""
+        """Like `deliver`, but the cursor moves to ``stop``, and what it passes over is ready."""
         if not self.parents:
             for priority, lane in self.feed.lanes.items():
                 for run in self._ahead(lane, self.cursors.get(priority, self.start)):
@@ -484,11 +484,11 @@ class Subscription:
                 self.counters.leases_expired += stop - start
 
     def take_back(self, runs: list[Run]) -> None:
-        """Deliveries that nobody got are undone. The invariant:
+        """Undo deliveries that nobody got. The invariant:
 
-        A message that was taken back is as if it had not been delivered: it is ready, it has the
-        count and the reason it had before, and nothing of the delivery is left but its epoch. That
-        is never used again, so the receipt, if it turns up after all, settles nothing.
+        A message that was taken back is as if it had not been delivered: it is ready, with the
+        count and the reason it had before. Only the epoch of the delivery stays used, so that its
+        receipt, should it turn up after all, settles nothing.
         """
         for run in runs:
             for start, stop, lease in self.leases.take(*run):
@@ -513,7 +513,7 @@ class Subscription:
         self.settle(runs, "acked")
 
     def settle(self, runs: list[Run], way: str) -> None:
-        """The messages leave by one of the ways that `Counters` names."""
+        """Settle messages. ``way`` is a field of `Counters`."""
         matched = self.feed.matched
         for start, stop in runs:
             self._forget(start, stop)
@@ -521,7 +521,7 @@ class Subscription:
             self.settled_total += new
             self.counters.add(way, new)
             if self.feed.filter is not None:
-                # What the filter keeps out is settled too: cover it, so that runs can merge.
+                # Include what the filter keeps out, so that runs can merge.
                 following = matched.next(stop)
                 self.settled.add(stop, self.queue.next if following is None else following)
             for child in self.children:
@@ -533,9 +533,9 @@ class Subscription:
             self.queue.letters_settled(runs)
 
     def _forget(self, start: int, stop: int) -> None:
-        """Take messages out of wherever they are."""
+        """Remove messages from whatever places they are in."""
         if self.groups.lines:
-            # First, because the one that is next in its group may be among them too.
+            # First, because the next head of a group may be among them too.
             special = self.queue.feeds.special
             for index in self.feed.special_within(start, stop):
                 group = special[index].group
@@ -551,18 +551,18 @@ class Subscription:
                 _drop(places, start, stop)
 
     def bury(self, index: int) -> None:
-        """The message left as a dead letter."""
+        """Settle a message as a dead letter."""
         self.dead.add(index, index + 1)
         self.settle([(index, index + 1)], "dead_lettered")
 
     def revive(self, index: int) -> bool:
-        """A dead letter came back: unsettled, as if never delivered. False if it was none."""
+        """Bring a dead letter back, as if it had never been delivered. False if it is not dead."""
         if not self.dead.discard(index, index + 1):
             return False
         self.settled.discard(index, index + 1)
         self.settled_total -= 1
         self.counters.replayed += 1
-        # Groups must be lined up first: a later message of its own may be in flight.
+        # Line up the groups first: a later message of its group may be in flight.
         self._pull()
         if self.parents and index not in self.opened:
             self.parents_passed(index, index + 1)
@@ -572,7 +572,7 @@ class Subscription:
 
 
 def _drop(places: dict[int, Any], start: int, stop: int) -> None:
-    """Remove the keys in ``[start, stop)``; the shorter of the two sides is walked."""
+    """Remove the keys in ``[start, stop)``, walking the range or the dict, whichever is shorter."""
     if stop - start <= len(places):
         pop = places.pop
         for index in range(start, stop):

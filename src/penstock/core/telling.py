@@ -1,4 +1,4 @@
-"""The command that ends every other: what happened to messages is told, where somebody wants it."""
+"""The command that follows every other: publish the lifecycle events it caused."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _HEAD = _ENVELOPE.encode()
 
 
 def tell(machine: Machine, now_ns: int) -> list[Queue]:
-    """Publish what is untold, a message a queue; the queues that got one.
+    """Publish the untold events of each queue. Returns the events queues that got some.
 
-    What a crash, or a command that was refused, leaves untold is told with the next one.
+    What a crash or a refused command leaves untold is published with the next command.
     """
     told = []
     for queue_id, runs in list(machine.untold.items()):

@@ -1,4 +1,4 @@
-"""When the messages of a queue came, how large they are, and where the storage keeps them."""
+"""When a queue's messages were published, how large they are, and where the storage has them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 __all__ = ["Batch", "Places", "Timeline"]
 
-# Dead entries are cut off the front only once there are this many, and as many as live ones.
+# Dead entries are removed only once there are this many, and as many as live ones.
 _CUT = 1024
 
 
 class Batch(NamedTuple):
-    """One publish. `locator` and `length` belong to the storage; the core only keeps them."""
+    """One publish. `locator` and `length` are for the storage; the core only keeps them."""
 
     first: int
     created_ns: int
@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Locators and lengths of consecutive batches, and the index up to which they go."""
+    """The locators and lengths of consecutive batches, and the index where they end."""
 
     locators: array[int]
     lengths: array[int]
@@ -78,9 +78,9 @@ class Timeline:
         return self._batches(low, bisect_left(self._firsts, stop, low))
 
     def places(self, start: int, stop: int, most_bytes: int) -> Places:
-        """Where the messages ``[start, stop)`` are, in columns: for those who read very many.
+        """Where the messages ``[start, stop)`` are, in columns, to read very many of them.
 
-        It ends early before the batch that would begin beyond ``most_bytes``.
+        Ends early, before the first batch that begins beyond ``most_bytes``.
         """
         low = max(self._at(start), self._dead)
         high = bisect_left(self._firsts, stop, low)
@@ -90,7 +90,7 @@ class Timeline:
         return Places(self._locators[low:high], self._lengths[low:high], min(stop, end))
 
     def mean_bytes(self, index: int, next_index: int) -> tuple[int, int]:
-        """What messages of the batch that holds an index have on average, and where it ends."""
+        """The average size of a message in the batch that holds an index, and the batch's end."""
         at = max(self._at(index), self._dead)
         is_last = at + 1 >= len(self._firsts)
         after = self.bytes_total if is_last else self._before[at + 1]
@@ -98,7 +98,7 @@ class Timeline:
         return (after - self._before[at]) // max(stop - self._firsts[at], 1) + 1, stop
 
     def created_ns(self, index: int) -> int | None:
-        """None when the index lies before the first batch kept."""
+        """None if the index lies before the first batch kept."""
         at = self._at(index)
         return self._created[at] if at >= self._dead else None
 
@@ -131,7 +131,7 @@ class Timeline:
                 del column[: self._dead]
             self._dead = 0
 
-    # What the storage does with the locators: they ascend, so a part of them is a slice.
+    # For the storage. Locators ascend, so a range of them is a slice.
 
     def located(self, low: int, high: int) -> list[Batch]:
         """The batches whose locators lie in ``[low, high)``."""
@@ -146,7 +146,7 @@ class Timeline:
             self._lengths[at] = length
 
     def bytes_by_area(self, bits: int) -> Iterator[tuple[int, int, int]]:
-        """Areas of ``2 ** bits`` locators: number, batches in it, bytes of their messages."""
+        """For each area of ``2 ** bits`` locators: its number, batches, and bytes of messages."""
         at, count = self._dead, len(self._locators)
         while at < count:
             area = self._locators[at] >> bits
@@ -170,13 +170,13 @@ class Timeline:
         )
 
     def load(self, part: TimelinePart) -> None:
-        """Append what `dump` gave."""
+        """Append what `dump` returned."""
         before = array("Q", part.before)
         shift = self.bytes_total - before[0] if len(self) and before else 0
         self._firsts.frombytes(part.firsts)
         self._created.frombytes(part.created)
         if shift:
-            # It was made by reading one segment, which cannot know what came before.
+            # It was made from a single segment, which does not know what came before.
             before = array("Q", (size + shift for size in before))
         self._before.extend(before)
         self._locators.frombytes(part.locators)
@@ -185,7 +185,7 @@ class Timeline:
 
 
 class TimelinePart(NamedTuple):
-    """Columns of a timeline as bytes."""
+    """The columns of a part of a timeline, as bytes."""
 
     firsts: bytes
     created: bytes

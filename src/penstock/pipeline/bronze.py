@@ -1,4 +1,4 @@
-"""Bronze: every message, and every event, as it was; each exactly once, whoever reads the files."""
+"""Bronze: every message and every event as it was, exactly once, for any reader of the files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
 
 
 class Feed(NamedTuple):
-    """What is landed: the table, the column that counts, and the one that has the time."""
+    """What is landed: its table, its index column (`number`), and its time column (`at`)."""
 
     table: str
     number: str
@@ -29,7 +29,7 @@ class Feed(NamedTuple):
 
 
 class Landed(NamedTuple):
-    """One batch."""
+    """One landed batch."""
 
     table: str
     rows: int
@@ -44,8 +44,8 @@ EVENTS = Feed("events", "events_index", "at", {"stream": "events"})
 class Stream:
     """Lands the batches of one query, in order.
 
-    A queue's rows come in the order of their indexes, and each batch goes on where the one before
-    ended. So one number for each queue says what is landed: the progress in the log.
+    A queue's rows come in index order, and each batch continues where the one before ended. So one
+    number per queue tells what is landed: the progress in the log.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Stream:
         is_resumed: bool,
         is_once: bool,
     ) -> None:
-        """``is_resumed``: there is a checkpoint, so only the first batch can be a landed one.
+        """``is_resumed``: there is a checkpoint, so only the first batch may be landed already.
 
-        Without one the stream begins at its floor, which may lie below in more than one batch.
-        ``is_once``: it goes to the end of what there is.
+        Without one, the stream starts at its floor, so several batches may have been landed.
+        ``is_once``: it reads to the end of what is there.
         """
         self._feed = feed
         self._landing = Landing(lake, feed.table, show_in(spark, lake, feed.table))
@@ -77,7 +77,7 @@ class Stream:
         )
 
     def land(self, batch: DataFrame, _number: int) -> None:
-        """The rows of ``batch`` are files: to ask for them is to have them written."""
+        """The rows of ``batch`` are files: collecting them is what writes them."""
         began = time.monotonic()
         files = [msgspec.convert(row.asDict(), StagedFile) for row in batch.collect()]
         ends: dict[str, int] = {}
@@ -111,14 +111,14 @@ def land_stream(
     batch_seconds: float = 0.0,
     on_landed: Callable[[Landed], None] = lambda _: None,
 ) -> StreamingQuery:
-    """Begin, or go on where the checkpoint is. ``options`` are those of the format.
+    """Start a stream, or resume it from its checkpoint. ``options`` are those of the format.
 
-    ``checkpoints`` is anywhere that Spark can write, or in the lake if it is not given. A batch
-    begins ``batch_seconds`` after the one before, or later.
+    ``checkpoints`` is anywhere that Spark can write; the default is in the lake. A batch starts at
+    least ``batch_seconds`` after the one before.
     """
     own = lake.checkpoint(feed.table)
     place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
-    # Whether there is one elsewhere only Spark could say; to assume none is always right.
+    # Only Spark could tell whether there is one elsewhere; assuming none is always safe.
     is_resumed = checkpoints is None and own.exists()
     stream = Stream(spark, lake, feed, on_landed, is_resumed=is_resumed, is_once=once)
     spark.dataSource.register(FilesSource)

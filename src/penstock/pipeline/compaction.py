@@ -1,9 +1,9 @@
-"""Compaction on a disk: many small files of a queue and day become one, in one step.
+"""Compaction on a disk: many small files of a queue and day become one, atomically.
 
-The new directory is made beside the table, and then the two are exchanged in one step (`renameat2`
-of Linux). A reader that lists the directory sees the old files or the new one. What is exchanged
-away is kept until the next compaction, for readers that are still at it. An object store has no
-such step: see `days`.
+The new directory is made beside the table, and then the two are exchanged atomically (Linux's
+`renameat2`). A reader that lists the directory sees the old files or the new one. The old directory
+is kept until the next compaction, for readers that still use it. An object store has no such
+operation: see `days`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTE = ".place"
 
 
 class Compacted(NamedTuple):
-    """How many files became how many."""
+    """The number of files before and after."""
 
     before: int
     after: int
@@ -40,9 +40,9 @@ class Compacted(NamedTuple):
 def compact_table(
     lake: Lake, table: str, *, protected: Iterable[str] = (), at_least: int = 2
 ) -> Compacted:
-    """Every directory of the table that has ``at_least`` files that are not ``protected``.
+    """Compact every directory of the table with ``at_least`` files that are not ``protected``.
 
-    Protected are files, relative to the lake, that somebody is yet to look for by their name.
+    Protected files, relative to the lake, will still be looked up by their names.
     """
     root = Path(lake.root)
     away = Path(lake.staging(f"compact-{table}"))
@@ -59,7 +59,7 @@ def compact_table(
         fresh.mkdir(parents=True)
         _merge_into(fresh, small)
         with lake.moving:
-            # What has landed in the meantime comes along.
+            # Take along what has landed in the meantime.
             others = [file for file in directory.glob("*.parquet") if file not in small]
             for file in others:
                 os.link(file, fresh / file.name)
@@ -73,26 +73,26 @@ def compact_table(
 
 
 def _merge_into(directory: Path, files: list[Path]) -> None:
-    """The order of their names is that of the indexes."""
+    """Files sort by name in index order."""
     first, last = files[0].stem.partition("-")[0], max(file.stem.split("-")[1] for file in files)
     merge([place_of(file) for file in files], place_of(directory / f"{first}-{last}.parquet"))
 
 
 def merge(files: Sequence[Place], target: Place) -> None:
-    """One file with all their rows, in this order. It stays there when this returns."""
+    """Write one file with all their rows, in this order. It is durable on return."""
     with files[0].open() as opened:
         schema = pq.read_schema(opened)
     with target.write() as file, pq.ParquetWriter(file, schema, compression="snappy") as writer:
         for each in files:
             with each.open() as opened:
                 for batch in pq.ParquetFile(opened).iter_batches(_BATCH_ROWS):
-                    # Whoever wrote them, they have the same columns; types may differ in notes.
+                    # The columns are the same whoever wrote them; only metadata may differ.
                     writer.write_table(pa.Table.from_batches([batch]).cast(schema))
     target.sync()
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """In one step; False where the system or the file system cannot."""
+    """Exchange two directories atomically; False if the system or the file system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -105,7 +105,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _replace(fresh: Path, directory: Path) -> None:
-    """In two steps, between which the directory is away. A note says what to do after a crash."""
+    """Replace in two steps, between which the directory is missing. A note is left for recovery."""
     note = fresh.with_name(f"{fresh.name}{_NOTE}")
     place_of(note).replace(bytes(directory))
     directory.rename(fresh.with_name(f"{fresh.name}.old"))
@@ -114,7 +114,7 @@ def _replace(fresh: Path, directory: Path) -> None:
 
 
 def _clear(away: Path) -> None:
-    """Finish what was interrupted between two steps, then throw away what is left."""
+    """Finish a replacement that was interrupted, then delete what is left."""
     if not away.exists():
         return
     for note in away.glob(f"*{_NOTE}"):

@@ -1,11 +1,11 @@
-"""Days that are over, once more in large files: compaction where files cannot be exchanged.
+"""Past days, copied into large files: compaction for object stores.
 
-An object store has no step in which a row goes from one file to another: whoever lists a table
-would see it twice, or not at all, or a file would change under its reader. So the table stays as it
-is. The large files are a table of their own, ``compacted/<table>``, landed like any other.
+An object store cannot move a row from one file to another atomically: a reader could see it twice,
+or not at all, or a file could change while it is read. So the table stays as it is, and the large
+files are a table of their own, ``compacted/<table>``, landed like any other.
 
-Invariant: of each queue ``compacted/<table>`` has every row below some index, once, and no other.
-It grows by one file at a time. Days only say how far to go, so nothing depends on a clock.
+Invariant: for each queue, ``compacted/<table>`` has every row below some index, once, and no other.
+It grows by one file at a time. Days only limit how far to go, so nothing depends on a clock.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.pipeline.place import Place
 
 __all__ = ["compact_days", "days_job", "days_table"]
 
-# An object store copies 5 GiB at most in one step, and no file of bronze is much larger than this.
+# An object store copies at most 5 GiB at once, and no file of bronze is much larger than this.
 _FILE_BYTES = 1024 * 1024 * 1024
 
 
 def days_table(table: str) -> str:
-    """A path in the lake."""
+    """The table's path in the lake."""
     return f"compacted/{table}"
 
 
@@ -45,10 +45,10 @@ class _File(NamedTuple):
 
 
 def compact_days(lake: Lake, table: str, number: str) -> Compacted:
-    """Every day of a queue after which it has another; the newest entry's rows do not count yet.
+    """Compact every day of a queue but its newest, without the rows of the newest log entry.
 
-    ``number`` is the column that counts. A pipeline may run meanwhile. Raises `LakeInUse` when
-    another compaction does.
+    ``number`` is the index column. A pipeline may run at the same time. Raises `LakeInUse` if
+    another compaction runs.
     """
     landing = Landing(lake, days_job(table))
     done = landing.recover().progress
@@ -67,9 +67,9 @@ def compact_days(lake: Lake, table: str, number: str) -> Compacted:
 
 
 def _limits(landing: Landing) -> dict[str, int]:
-    """Of each queue an index below which every row is in the table by now.
+    """For each queue, an index below which every row is in the table by now.
 
-    All entries but the newest are done with. A list that begins after this has all their files.
+    All entries but the newest are complete, so a listing that starts now has all their files.
     """
     newest = landing.last()
     limits = dict(newest.progress)
@@ -90,13 +90,13 @@ def _files(base: Place) -> Iterator[_File]:
 
 
 def _over(files: list[_File]) -> Iterator[_File]:
-    """Up to the newest day, in the order of the indexes."""
+    """The files before the newest day, in index order."""
     newest = max((each.day for each in files), default="")
     return takewhile(lambda each: each.day != newest, files)
 
 
 def _chunks(files: Iterable[_File]) -> Iterator[list[_File]]:
-    """In order, each of one day and of a size that makes one file."""
+    """Consecutive files of one day that together make one file."""
     for _, of_day in groupby(files, lambda each: each.day):
         chunk: list[_File] = []
         size = 0

@@ -6,7 +6,7 @@
     └── PipelineError
         ├── LakeInUse       lake_in_use: another process has the lake
         ├── LakeDamaged     lake_damaged: a file that is needed is missing
-        └── QueryFailed     query_failed: a query of Spark's ended with an error
+        └── QueryFailed     query_failed: a Spark query ended with an error
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class LakeInUse(PipelineError):
 
 
 class LakeDamaged(PipelineError):
-    """A file that was landed, or an entry that a job is yet to read, is missing."""
+    """A landed file, or a log entry that a job has yet to read, is missing."""
 
     code = "lake_damaged"
 
 
 class QueryFailed(PipelineError):
-    """A query of Spark's ended with an error."""
+    """A Spark query ended with an error."""
 
     code = "query_failed"

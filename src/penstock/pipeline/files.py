@@ -1,8 +1,7 @@
-"""A stream whose rows are files: each task writes its index range itself, and says what it wrote.
+"""A stream whose rows are files: each task writes its index range itself, and yields the files.
 
-The messages go from the server to parquet as Arrow, and never through the JVM as rows, which took
-more processor time (see docs/decisions/0020). Offsets, retries and the subscription are those of
-the format.
+Messages go from the server to parquet as Arrow, never through the JVM as rows, which took more CPU
+time (see docs/decisions/0020). Offsets, retries and the subscription are those of the format.
 """
 
 from __future__ import annotations
@@ -28,20 +27,19 @@ from penstock.spark.versions import as_asked
 __all__ = ["FilesSource", "StagedFile", "Staging"]
 
 _OPTION = "landing"
-# Of bodies in memory, before they become a row group.
+# How much is held in memory before it is written as a row group.
 _GROUP_BYTES = 64 * 1024 * 1024
-# Then the next one is begun. (S3 copies 5 GiB at most in one step.)
+# From this size on, the next file is started. (S3 copies at most 5 GiB at once.)
 _FILE_BYTES = 1024 * 1024 * 1024
-# Where the same value comes again and again. To look for one among bodies and ids takes time.
+# Columns with repeated values, for dictionary encoding. Trying it on bodies and ids costs time.
 _REPEATED = ("content_type", "topic", "group_key", "event", "subscription", "reason")
 
 
 class Staging(msgspec.Struct, frozen=True, kw_only=True):
-    """Where files go, and which column counts and which has the time.
+    """Where files go, and which are the index column (`number`) and the time column (`at`).
 
-    `landed` is the next index of each queue that is landed. With `is_resumed` only the first batch
-    can hold any below; otherwise every one may. With `is_once` the run goes to the end and no
-    further.
+    `landed` is each queue's next index to land. With `is_resumed`, only the first batch can hold
+    landed rows; otherwise any may. With `is_once`, the run ends where the queues end at its start.
     """
 
     directory: str
@@ -76,7 +74,7 @@ _SCHEMA = StructType(
 
 
 class FilesSource(DataSource):
-    """The options are those of the format's streams, and those of `Staging`."""
+    """The options are those of the format's streams, plus `Staging`."""
 
     @classmethod
     def name(cls) -> str:
@@ -93,7 +91,7 @@ class FilesSource(DataSource):
 
 
 class FilesReader(PenstockStreamReader):
-    """An attempt that fails leaves files that nobody names, until the next batch is landed."""
+    """A failed attempt leaves files that nothing refers to, until the next batch is landed."""
 
     def __init__(self, options: ReadOptions, staging: Staging) -> None:
         super().__init__(options, read_schema(options))
@@ -134,7 +132,7 @@ class FilesReader(PenstockStreamReader):
 
 
 def _by_day(batch: pa.RecordBatch, at: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Days are of UTC."""
+    """Days are in UTC."""
     days = batch.column(at).cast(pa.date32())
     every = pc.unique(days).to_pylist()
     for day in every:
@@ -142,14 +140,14 @@ def _by_day(batch: pa.RecordBatch, at: str) -> Iterator[tuple[str, pa.RecordBatc
 
 
 class _File:
-    """Of one queue and day; both are in the names of its directories, and so not in the file."""
+    """A file of one queue and day, which are in the names of its directories, not in the file."""
 
     def __init__(self, directory: Place, queue: str, day: str, number: str) -> None:
         self._directory = directory
         self._queue = queue
         self._day = day
         self._number = number
-        # Another attempt at the same range must not write to the same file.
+        # A unique name: another attempt at the same range must not write to the same file.
         self._path = f"queue={queue}/day={day}/{uuid.uuid4().hex}.parquet"
         self._parts: list[pa.RecordBatch] = []
         self._bytes = 0
@@ -186,7 +184,7 @@ class _File:
         self._parts, self._bytes = [], 0
 
     def finish(self) -> StagedFile:
-        """It stays there when this returns."""
+        """Close the file. It is durable on return."""
         if self._parts:
             self._write()
         assert self._file is not None

@@ -1,8 +1,8 @@
 """Gold: figures by minute and by day.
 
-What is kept is a *state* for each minute, made of sums and of sketches: both can be merged, so new
-rows of bronze are added to it and nothing is read twice. The tables that people read are made of
-the state anew each time, and replaced as a whole.
+The *state* has sums and sketches for each minute. Both can be merged, so new rows of bronze are
+added to it and nothing is read twice. The tables for people are rebuilt from the state each time,
+and replaced as a whole.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _STATES = (_TRAFFIC, _DELIVERY, _LETTERS)
 
 
 def gold_path(lake: Lake, table: str) -> Place:
-    """Of one file, which needs no Spark to be read. A lake of another format has it aside."""
+    """A single file that can be read without Spark. With a table format it is kept elsewhere."""
     directory = lake.table("gold") if lake.format == PARQUET else lake.own / "gold"
     return directory / f"{table}.parquet"
 
 
 def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
-    """Add what bronze has landed since; whether there was anything."""
+    """Add what bronze has landed since the last time. Returns whether there was anything."""
     landing = Landing(lake, JOB)
     last = landing.recover()
     new = {
@@ -127,7 +127,7 @@ def _delivery(events: DataFrame) -> DataFrame:
     event = F.col("event")
     is_first = (event == "delivered") & (F.col("deliveries") == 1)
     waited = F.unix_micros("at") - F.unix_micros("published_at")
-    # A clock that was set back must not make a wait negative.
+    # The wait must not be negative, even if the clock was set back.
     micros = F.greatest(waited, F.lit(0))
     counted = {
         "delivered": event == "delivered",
@@ -207,7 +207,7 @@ def _by_day(rows: DataFrame, state: _State) -> DataFrame:
 
 
 def _with_quantiles(rows: DataFrame) -> DataFrame:
-    """The sketches stay out: what people read are milliseconds."""
+    """Replace the sketches with quantiles in milliseconds."""
     columns = [F.col(name) for name in rows.columns if name not in _DELIVERY.sketches]
     for sketch in _DELIVERY.sketches:
         is_empty = F.kll_sketch_get_n_bigint(sketch) == 0
@@ -218,7 +218,7 @@ def _with_quantiles(rows: DataFrame) -> DataFrame:
 
 
 def _backlog(traffic: DataFrame, delivery: DataFrame) -> DataFrame:
-    """Published and not settled, at the end of each minute, counted from the first one landed."""
+    """Messages published and not settled at the end of each minute, since the first one landed."""
     readers = delivery.select("queue", "subscription").distinct()
     came = traffic.select("minute", "queue", F.col("published").alias("change")).join(
         readers, "queue"

@@ -1,4 +1,4 @@
-"""Jars that PySpark does not bring: what a lake needs, and how Spark gets it."""
+"""Jars that a lake needs and PySpark does not include, and how Spark gets them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.pipeline.session import make_quiet_session
 __all__ = ["CATALOG", "check_jars", "lake_session", "lake_settings"]
 
 _SDK = "2.35.4"
-# What S3A uses of Amazon's SDK, 14 MB with all they need; its bundle has 686 MB.
+# What S3A needs of Amazon's SDK: 14 MB with dependencies; the bundle has 686 MB.
 _SDK_PARTS = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
-# What Spark calls the tables of a lake of Iceberg's by.
+# The name of the Iceberg catalog in Spark.
 CATALOG = "penstock"
 _DELTA_SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -32,7 +32,7 @@ _DELTA_SETTINGS = {
 class _Jars(NamedTuple):
     """`packages` and `excludes` are Maven coordinates; `known_by` is a class in one of them.
 
-    Without packages there are none for this Spark, and `instead` says what to do.
+    If there are no packages for this Spark, `instead` says what to do.
     """
 
     purpose: str
@@ -43,7 +43,7 @@ class _Jars(NamedTuple):
 
 
 class _Format(NamedTuple):
-    """A table format. `versions` are by that of Spark: each of its jars is for one of them."""
+    """A table format. `versions` maps Spark versions to its own, since each jar is for one."""
 
     name: str
     known_by: str
@@ -51,7 +51,7 @@ class _Format(NamedTuple):
     versions: dict[str, str]
 
 
-# In November 2026 there are none for newer Sparks.
+# As of November 2026, there are none for newer versions of Spark.
 _FORMATS = {
     DELTA: _Format(
         "Delta",
@@ -71,9 +71,9 @@ _FORMATS = {
 def lake_session(
     lake: Lake, master: str | None, *, memory: str, settings: list[str] | None, fetch_jars: bool
 ) -> SparkSession:
-    """Can read and write the lake. ``settings`` are further ones of Spark's, each name=value.
+    """A session that can read and write the lake. ``settings`` are more Spark settings, name=value.
 
-    Raises `InvalidArgument`, or `PipelineError` where Spark does not start.
+    Raises `InvalidArgument`, or `PipelineError` if Spark does not start.
     """
     chosen = lake_settings(lake, fetch=fetch_jars)
     for each in settings or ():
@@ -89,7 +89,7 @@ def lake_session(
     try:
         check_jars(spark, lake)
     except InvalidArgument:
-        # It may be the session of a program that goes on, and the settings name what is missing.
+        # The session may be used further, and the settings refer to classes that are missing.
         for name in filter(spark.conf.isModifiable, chosen):
             spark.conf.unset(name)
         raise
@@ -97,9 +97,9 @@ def lake_session(
 
 
 def lake_settings(lake: Lake, *, fetch: bool) -> dict[str, str]:
-    """Of a session that is to work on the lake.
+    """The settings of a session for the lake.
 
-    With ``fetch`` Spark fetches the jars from Maven Central when it begins, and keeps them.
+    With ``fetch``, Spark downloads the jars from Maven Central when it starts, and caches them.
     """
     settings = _format_settings(lake)
     needed = _needed(lake) if fetch else []
@@ -119,17 +119,17 @@ def _format_settings(lake: Lake) -> dict[str, str]:
         name = f"spark.sql.catalog.{CATALOG}"
         return {
             name: "org.apache.iceberg.spark.SparkCatalog",
-            # A table is a directory, below that of the lake.
+            # A table is a directory in the lake.
             f"{name}.type": "hadoop",
             f"{name}.warehouse": str(lake.root),
-            # Others may have changed a table: who compacts it, say.
+            # Others, such as a compaction, may change a table.
             f"{name}.cache-enabled": "false",
         }
     return {}
 
 
 def check_jars(spark: SparkSession, lake: Lake) -> None:
-    """Raises `InvalidArgument` if the session lacks any that the lake needs."""
+    """Raises `InvalidArgument` if the session lacks jars that the lake needs."""
     for each in _needed(lake):
         if not _has(spark, each.known_by):
             raise InvalidArgument(
@@ -162,7 +162,7 @@ def _s3() -> _Jars:
 
 
 def _hadoop_version() -> str:
-    """Both have to be of one version."""
+    """The version of Spark's Hadoop jars, which hadoop-aws must have as well."""
     [jar] = (Path(pyspark.__file__).parent / "jars").glob("hadoop-client-api-*.jar")
     return jar.stem.removeprefix("hadoop-client-api-")
 

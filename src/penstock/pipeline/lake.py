@@ -1,4 +1,4 @@
-"""The lake: a place for tables, each a directory of parquet files that any reader understands.
+"""The lake: a directory of tables, each a directory of parquet files that any reader understands.
 
 ::
 
@@ -47,19 +47,19 @@ class Lake:
     def __init__(self, root: str | Path | Place) -> None:
         self.root = place_of(root)
         self._format: str | None = None
-        # Held while files get or leave their places, so that a directory can be exchanged.
+        # Held while files are moved, so that compaction can exchange a directory.
         self.moving = threading.Lock()
 
     @property
     def format(self) -> str:
-        """Of its tables, from their first row on."""
+        """The format of its tables, fixed from the first row on."""
         if self._format is None:
             file = self.own / "format"
             self._format = file.read().decode() if file.exists() else PARQUET
         return self._format
 
     def choose_format(self, wanted: str | None) -> None:
-        """For a lake that is new. Raises `InvalidArgument` for another than the lake has."""
+        """Set the format of a new lake. Raises `InvalidArgument` if it already has another."""
         if wanted is None:
             return
         if wanted not in FORMATS:
@@ -77,7 +77,7 @@ class Lake:
         self._format = wanted
 
     def keep_format(self) -> None:
-        """Before anything is landed."""
+        """Store the format, before anything is landed."""
         file = self.own / "format"
         if self.format != (file.read().decode() if file.exists() else PARQUET):
             file.replace(self.format.encode())
@@ -88,7 +88,7 @@ class Lake:
 
     @property
     def spark_log(self) -> Path:
-        """What Spark and its workers have to say, on a disk of this machine."""
+        """The log file of Spark and its workers, on a local disk."""
         if self.root.is_local:
             return Path(self.own) / "spark.log"
         return Path(tempfile.gettempdir()) / "penstock-spark.log"
@@ -107,10 +107,10 @@ class Lake:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """While the block runs no other process changes the lake. Raises `LakeInUse`.
+        """Keep other processes from changing the lake while the block runs. Raises `LakeInUse`.
 
-        A lock in an object store would outlive the process that was killed. There two may begin,
-        and only one of them can write the next entry of a log: the other ends (`Landing.land`).
+        In an object store, a lock would outlive a process that is killed. There, two may start, but
+        only one of them can write the next entry of a log, and the other fails (`Landing.land`).
         """
         if not self.root.is_local:
             self._check_conditions()
@@ -133,7 +133,7 @@ class Lake:
             yield
 
     def _check_conditions(self) -> None:
-        """Some stores take a conditional put for any other, and then nothing keeps two apart."""
+        """Refuse a store that ignores If-None-Match: it could not keep two pipelines apart."""
         lock = self.own / "lock"
         lock.create(uuid.uuid4().bytes)
         if lock.create(uuid.uuid4().bytes):

@@ -1,31 +1,31 @@
-"""Landing: from files that a job has staged to files that every reader sees, once.
+"""Landing: making the files that a job has staged visible to every reader, exactly once.
 
-The order of steps, each of which a crash may follow:
+The steps, in this order; a crash may follow any of them:
 
-1. Spark writes the files of a batch into ``staging/<job>``. No reader looks there. After a crash
-   they are thrown away, and the batch is run again.
-2. The files are synced, and an **entry** is created in the job's log, in one step: where each file
-   goes, and how far the job has come. From here on the batch is landed; after a crash the rest is
-   made up for before anything else is done (`recover`).
-3. Each file is moved to its place. Before it a reader sees none of its rows, after it all of them.
-   To move one again changes nothing: it has the same rows and goes to the same place.
-4. Spark notes the batch as done, and the floor of the subscription moves.
+1. Spark writes the files of a batch into ``staging/<job>``, where no reader looks. After a crash
+   they are deleted, and the batch is run again.
+2. The files are synced, and an **entry** is created in the job's log, atomically: where each file
+   goes, and how far the job has got. This is the commit; after a crash, the remaining steps are
+   completed before anything else is done (`recover`).
+3. Each file is moved to its place. Before that a reader sees none of its rows, afterwards all.
+   Moving is idempotent: the file has the same rows and goes to the same place.
+4. Spark commits the batch, and the floor of the subscription moves.
 
 Invariant: a row is in at most one file outside of staging, and in exactly one once its entry is
-recovered. A batch that Spark runs again after step 2 is known by the progress in the entry, and
-nothing of it is staged again. Tasks write to staging only: one that outlives its driver changes no
-table. Each staged file has a name of its own, so none is taken for one of the entry before. Of two
-drivers one creates the next entry, and the other ends before it has moved anything. Nobody removes
-what the other may yet name in an entry.
+recovered. If Spark runs a batch again after step 2, the progress in the entry shows that, and none
+of it is staged again. Tasks write only to staging, so a task that outlives its driver changes no
+table. Staged files have unique names, so none is mistaken for one of an earlier entry. Of two
+drivers, one creates the next entry, and the other fails before it has moved anything. Neither
+removes files that the other may still name in an entry.
 
-The log is short. An entry stands for all before it: how far the job has come, and how many rows its
-tables have. So what is needed is the newest, which a start looks at, and those that a job which
-follows this one is yet to read. The others are removed (`trim`), in any order and at any time, as a
-removal that is missed or repeated changes nothing.
+The log is short. An entry includes everything before it: how far the job has got, and how many rows
+its tables have. So only the newest entry is needed, for recovery, and those that a following job
+has yet to read. The others are removed (`trim`), in any order and at any time: a removal that is
+missed or repeated does no harm.
 
-Invariant: the newest entry is never removed, so from the first one on there is always one, and its
-number only grows. Hence nobody creates an entry under a number that was removed and takes it for
-the newest: there is one with a higher number, and whoever has created an entry looks for one before
+Invariant: the newest entry is never removed, so once there is one there always is, and its number
+only grows. Hence nobody can create an entry under a number that was removed and take it for the
+newest: there is one with a higher number, and whoever has created an entry looks for that before
 moving anything.
 """
 
@@ -47,12 +47,12 @@ __all__ = ["Entry", "Landing", "Move", "Show"]
 
 _SUFFIX = ".parquet"
 _ENTRY = ".json"
-# Of requests to an object store, each of which mostly waits.
+# Concurrent requests to an object store, which mostly wait.
 _AT_ONCE = 16
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """A file on its way: `staged` and `path` are relative to the job's staging and to the lake."""
+    """A file to move: `staged` is relative to the job's staging, `path` to the lake."""
 
     staged: str
     path: str
@@ -63,10 +63,10 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One landed batch. `progress` is the job's own and complete: the newest entry has all of it.
+    """One landed batch. `progress` is defined by the job, and complete in every entry.
 
-    So are `totals`, the rows of each table by queue and day; an entry of an early lake has none.
-    `removed` are files that this entry replaces, relative to the lake; `run` is whose entry it is.
+    So are `totals`, the rows of each partitioned table; entries of early lakes have none. `removed`
+    has the files that this entry replaces, relative to the lake; `run` is the run that created it.
     """
 
     number: int
@@ -81,12 +81,12 @@ Show = Callable[[Entry, Place], None]
 
 
 class Landing:
-    """The log of one job, and the way into its tables."""
+    """The log of one job, through which files get into its tables."""
 
     def __init__(self, lake: Lake, job: str, show: Show | None = None) -> None:
-        """``show`` is step 3: the files of an entry, staged below a place, become visible.
+        """``show`` is step 3: it makes the files of an entry visible. By default they are moved.
 
-        To call it again for the same entry must change nothing. Without it they are moved.
+        Calling it again for the same entry must change nothing.
         """
         self._lake = lake
         self._show = show or self._move_all
@@ -97,20 +97,20 @@ class Landing:
 
     @property
     def staging(self) -> Place:
-        """Where the files of the next entry are staged, by this object alone."""
+        """Where this object, and no other, stages the files of the next entry."""
         if not self._run:
             self._run = f"{self._known().number:012d}-{uuid.uuid4().hex}"
         return self._base / self._run
 
     def entries(self, above: int = 0) -> list[Entry]:
-        """Those with a higher number, in order. Raises `LakeDamaged` when one was removed."""
-        # A list is not of one moment, and may lack an entry that is older than one it has.
+        """The entries with a higher number, in order. Raises `LakeDamaged` if one was removed."""
+        # A listing is not a snapshot: it may lack an entry that is older than one it has.
         newest = max(self._numbers(), default=0)
         with self._pool() as pool:
             return list(pool.map(self._needed, range(above + 1, newest + 1)))
 
     def last(self) -> Entry:
-        """The newest entry; number 0 when there is none yet."""
+        """The newest entry; number 0 if there is none yet."""
         missed = 0
         while numbers := self._numbers():
             try:
@@ -123,7 +123,7 @@ class Landing:
         return Entry(number=0, progress={}, files=[], totals={})
 
     def totals(self) -> dict[str, int]:
-        """How many rows the job has landed in each table by queue and day."""
+        """How many rows the job has landed in each partitioned table."""
         return self._totals(self.last())
 
     def _totals(self, newest: Entry) -> dict[str, int]:
@@ -134,12 +134,12 @@ class Landing:
             return _counted(move for entry in every for move in entry.files)
 
     def trim(self, above: int | None = None) -> int:
-        """Remove what nobody needs, but for entries ``above`` a number; how many that were."""
+        """Remove entries that nobody needs, except those ``above`` a number. Returns how many."""
         newest = self.last()
         if newest.totals is None:
             return 0
         if newest.number:
-            # One that was created right before a crash may not be there to stay yet.
+            # An entry that was created right before a crash may not be durable yet.
             self._log.sync()
         limit = newest.number if above is None else min(above + 1, newest.number)
         gone = [number for number in self._numbers() if number < limit]
@@ -148,16 +148,16 @@ class Landing:
         return len(gone)
 
     def _known(self) -> Entry:
-        """The newest entry, without looking: only this object writes to the log meanwhile."""
+        """The newest entry, cached: only this object writes to the log in the meantime."""
         if self._newest is None:
             self._newest = self.last()
         return self._newest
 
     def recover(self) -> Entry:
-        """Make up for what a crash has interrupted; the newest entry."""
+        """Complete what a crash has interrupted. Returns the newest entry."""
         entry = self._newest = self.last()
         if entry.number:
-            # One that was created right before a crash may not be there to stay yet.
+            # An entry that was created right before a crash may not be durable yet.
             self._log.sync()
         self._finish(entry)
         return entry
@@ -165,7 +165,7 @@ class Landing:
     def land(
         self, progress: dict[str, int], moves: list[Move], removed: Iterable[str] = ()
     ) -> Entry:
-        """Steps 2 and 3. ``progress`` is what changes of it."""
+        """Do steps 2 and 3. ``progress`` has only what changes."""
         last = self._known()
         entry = Entry(
             number=last.number + 1,
@@ -196,9 +196,9 @@ class Landing:
                 staging.remove()
 
     def _is_over(self, run: str, newest: Entry) -> bool:
-        """Whether nothing more can come of what it has staged.
+        """Whether what the run has staged can no longer be landed.
 
-        Only the run that created the newest entry, or one that began after it, can create another.
+        Only the run that created the newest entry, or one that started later, can create another.
         """
         began_at = run.partition("-")[0]
         if run == newest.run:
@@ -214,7 +214,7 @@ class Landing:
         return ThreadPoolExecutor(1 if self._base.is_local else _AT_ONCE)
 
     def _move(self, move: Move) -> str:
-        """The directory that it went to, as a path in the lake."""
+        """Move a file. Returns its directory, as a path in the lake."""
         source, target = self._base / move.staged, self._lake.table(move.path)
         if source.exists():
             source.move_to(target)
@@ -225,9 +225,9 @@ class Landing:
         return str(PurePosixPath(move.path).parent)
 
     def staged(self, table: str, index: str | None = None) -> list[Move]:
-        """Moves for what Spark has written into ``staging/<table>``, partitioned or not.
+        """The moves for what Spark has written into ``staging/<table>``, partitioned or not.
 
-        With ``index``, a column, files are called after the range of it that they hold.
+        With a column ``index``, files are named after the range of it that they hold.
         """
         base = self.staging / table
         moves = []

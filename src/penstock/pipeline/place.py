@@ -1,16 +1,16 @@
 """A place in a lake: a directory or a file, on a disk or in an object store.
 
-A lake relies on this much, which both kinds give:
+A lake relies on these guarantees, which both kinds give:
 
-- A file appears whole or not at all, by `replace`, `create` and `move_to` alike; so each of them
-  can be repeated after a crash. On a disk that is a rename; in an object store a single put, or a
-  copy within the store.
-- `create` gives a name to one file only, whoever else tries. In an object store the put is
-  conditional (``If-None-Match: *``); on a disk nobody else tries, see `Lake.lock`.
-- What was there when a call returned is there after a power cut: on a disk it is synced.
-- A list has every file that was there before it began and is not removed meanwhile.
+- `replace`, `create` and `move_to` are atomic: a file appears completely or not at all, so each can
+  be repeated after a crash. On a disk that is a rename; in an object store, a single put or a copy
+  within the store.
+- `create` succeeds for one caller only. In an object store the put is conditional
+  (``If-None-Match: *``); on a disk nobody else tries, see `Lake.lock`.
+- What a call has done survives a power loss once it returns: on a disk it is synced.
+- A listing has every file that existed before it started and is not removed meanwhile.
 
-No directory is ever moved, and no list is relied on to be of one moment.
+No directory is ever moved, and no listing is relied on to be a snapshot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAKEN = ("PreconditionFailed", "ConditionalRequestConflict")
 
 
 def place_of(location: str | Path | Place) -> Place:
-    """Of a directory, ``file://…`` or ``s3://bucket/…``. Raises `InvalidArgument` for others."""
+    """From a directory, ``file://…`` or ``s3://bucket/…``. Raises `InvalidArgument` for others."""
     if isinstance(location, Place):
         return location
     scheme, separator, rest = str(location).partition("://")
@@ -48,7 +48,7 @@ def place_of(location: str | Path | Place) -> Place:
 
 
 class Place:
-    """``/`` leads further. `size` is known of what `files` has found."""
+    """Join paths with ``/``. `size` is set on what `files` returns."""
 
     def __init__(self, store: fs.FileSystem, path: str, *, is_local: bool, size: int = 0) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class Place:
         return Place(self._store, f"{self.path}/{further}", is_local=self.is_local)
 
     def __str__(self) -> str:
-        """As Spark wants it."""
+        """The path or URL for Spark."""
         return self.path if self.is_local else f"s3a://{self.path}"
 
     def __fspath__(self) -> str:
@@ -77,14 +77,14 @@ class Place:
         return Place(self._store, str(PurePosixPath(self.path).parent), is_local=self.is_local)
 
     def below(self, base: Place) -> str:
-        """The way from ``base``."""
+        """The path relative to ``base``."""
         return str(PurePosixPath(self.path).relative_to(base.path))
 
     def exists(self) -> bool:
         return bool(self._store.get_file_info(self.path).type != fs.FileType.NotFound)
 
     def files(self, suffix: str = "") -> list[Place]:
-        """Every file below, in the order of their paths; none if there is no such place."""
+        """Every file below, sorted by path; empty if the place does not exist."""
         return [
             Place(self._store, info.path, is_local=self.is_local, size=info.size)
             for info in self._list(recursive=True)
@@ -100,7 +100,7 @@ class Place:
         return sorted(found, key=lambda info: str(info.path))
 
     def open(self) -> IO[bytes]:
-        """To read, anywhere in it."""
+        """Open for reading, with random access."""
         return self._store.open_input_file(self.path)  # type: ignore[no-any-return]
 
     def read(self) -> bytes:
@@ -108,12 +108,12 @@ class Place:
             return file.read()
 
     def write(self) -> IO[bytes]:
-        """To write from the beginning. Only what was closed, and synced, is there for good."""
+        """Open for writing, from the beginning. Durable only once closed and synced."""
         self._make_room()
         return self._store.open_output_stream(self.path)  # type: ignore[no-any-return]
 
     def replace(self, data: bytes) -> None:
-        """The old content or the new, whatever happens."""
+        """Replace the content atomically."""
         if not self.is_local:
             with self.write() as file:
                 file.write(data)
@@ -126,18 +126,18 @@ class Place:
         self.parent.sync()
 
     def create(self, data: bytes) -> bool:
-        """False if there is one with other content already; it stays as it is."""
+        """Create the file. False if one with other content exists; that one stays as it is."""
         if self.is_local:
             if self.exists():
                 return False
             self.replace(data)
             return True
         bucket, _, key = self.path.partition("/")
-        # An answer that got lost is asked for again, and then it is ours that is in the way.
+        # If the answer got lost, the client retries, and finds our own file in the way.
         return _put_new(bucket, key, data) or self.read() == data
 
     def move_to(self, target: Place) -> None:
-        """In an object store this is a copy: the source goes with its directory (`remove`)."""
+        """Move the file. In an object store it is copied, and the source is removed later."""
         target._make_room()
         if self.is_local:
             self._store.move(self.path, target.path)
@@ -145,7 +145,7 @@ class Place:
             self._store.copy_file(self.path, target.path)
 
     def remove(self) -> None:
-        """With everything below; nothing happens if it is not there."""
+        """Remove it with everything below; does nothing if it does not exist."""
         kind = self._store.get_file_info(self.path).type
         if kind == fs.FileType.Directory:
             self._store.delete_dir(self.path)
@@ -154,7 +154,7 @@ class Place:
                 self._store.delete_file(self.path)
 
     def sync(self) -> None:
-        """Onto the disk: a file's content, or the names in a directory."""
+        """Sync a file's content, or the names in a directory, to the disk."""
         if self.is_local:
             sync_file(Path(self.path))
 
@@ -172,7 +172,7 @@ def sync_file(path: Path) -> None:
 
 
 def _put_new(bucket: str, key: str, data: bytes) -> bool:
-    """Arrow has no conditional put."""
+    """A conditional put with boto3, since Arrow has none. False if the key exists."""
     try:
         # An extra.
         from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415

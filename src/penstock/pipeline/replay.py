@@ -1,4 +1,4 @@
-"""Replay: messages of bronze that meet a condition, back into a queue, through the sink."""
+"""Replay: publish messages from bronze that meet a condition to a queue again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Replay"]
 
 
 class Replay:
-    """``where`` is SQL over the columns of bronze. Raises `InvalidArgument` when it is not."""
+    """``where`` is a SQL condition over the columns of bronze. Raises `InvalidArgument`."""
 
     def __init__(self, spark: SparkSession, lake: Lake, where: str, queue: str) -> None:
         self._entry = Landing(lake, MESSAGES.table).last().number
@@ -33,15 +33,15 @@ class Replay:
             raise InvalidArgument(f"--where is no condition over bronze: {exc}") from exc
 
     def count(self) -> dict[str, int]:
-        """How many messages of which queue."""
+        """How many messages match, by queue."""
         found = self._rows.groupBy("queue").count().orderBy("queue").collect()
         return {row["queue"]: row["count"] for row in found}
 
     def send(self, options: dict[str, str]) -> None:
-        """Publish them, with their attributes, and where they come from as two more.
+        """Publish them, with two more attributes that say where they come from.
 
-        The same replay of the same bronze has the same key: what is repeated within the queue's
-        dedup window is not published twice.
+        The same replay of the same bronze has the same key, so repeating it within the queue's
+        dedup window publishes nothing twice.
         """
         words = f"{self._where}\n{self._queue}\n{self._entry}"
         key = "replay-" + hashlib.sha256(words.encode()).hexdigest()[:32]
@@ -52,7 +52,7 @@ class Replay:
 def _messages(rows: DataFrame) -> DataFrame:
     origin = F.create_map(F.lit("replayed-from"), F.col("queue"), F.lit("replayed-id"), F.col("id"))
     given = F.coalesce("attributes", F.create_map().cast("map<string,string>"))
-    # A message that was replayed before says where it came from the last time.
+    # A message that was replayed before has these attributes already.
     kept = F.map_filter(given, lambda name, _: ~name.isin("replayed-from", "replayed-id"))
     return rows.select(
         "body",

@@ -1,4 +1,4 @@
-"""The report: one page that needs nothing else, made of the gold tables."""
+"""The report: one self-contained page, made from the gold tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_EVENTS = "nothing yet: it is made of events, which a queue tells if its sett
 
 
 class Report:
-    """The last 24 hours that gold has, as plots and as a list of what needs attention."""
+    """The last 24 hours in gold, as plots and as a list of what needs attention."""
 
     def __init__(self, lake: Lake) -> None:
         self._status = status_of(lake)
@@ -38,7 +38,7 @@ class Report:
         self._talkers = _last_days(_rows(lake, "top_talkers"))
 
     def plots(self) -> dict[str, str]:
-        """SVG texts by the name of their files."""
+        """The plots as SVG, by file name."""
         return {
             "throughput": svg.lines(
                 "Published, messages a minute",
@@ -74,7 +74,7 @@ class Report:
         ]
 
     def attention(self) -> list[tuple[str, str]]:
-        """What somebody should look at, and why; the worst kinds first."""
+        """What needs attention, and where; the worst kinds first."""
         found = []
         for name, count in sorted(_by_reason(self._letters), key=lambda each: -each[1]):
             found.append((f"{count:,.0f} dead letters", name))
@@ -108,7 +108,7 @@ class Report:
 def write_report(
     lake: Lake, target: Place | str | None = None, *, plots: Place | str | None = None
 ) -> Place:
-    """The page, in the lake without a ``target``, and each plot as an SVG file in ``plots``."""
+    """Write the page, by default into the lake, and each plot as an SVG file into ``plots``."""
     report = Report(lake)
     page = place_of(target) if target is not None else lake.root / "report.html"
     page.replace(report.html().encode())
@@ -160,7 +160,7 @@ def _series(
 
 
 def _thin(points: list[tuple[datetime, float]]) -> list[tuple[datetime, float]]:
-    """No more than can be told apart: the highest of every few."""
+    """Reduce the points to as many as can be told apart: the maximum of every few."""
     every = -(-len(points) // _POINTS)
     groups = [points[at : at + every] for at in range(0, len(points), every)] if points else []
     return [(group[0][0], max(value for _, value in group)) for group in groups]

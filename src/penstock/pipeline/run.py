@@ -1,4 +1,4 @@
-"""A run: streams into bronze; silver, gold and compaction follow at their own pace."""
+"""A run: streams into bronze, with silver, gold and compaction following at their own pace."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from penstock.spark.queues import Queues
 
 __all__ = ["Job", "Progress", "compact", "run", "trim_logs"]
 
-# A directory is compacted once it has so many files that can be.
+# A directory is compacted once it has this many files to compact.
 _MANY_FILES = 32
 _LOOK_SECONDS = 0.25
-# In an object store files stay as they are landed.
+# In an object store, files stay as they were landed, so batches should be large.
 _STORE_BATCH_SECONDS = 60.0
 # Tables of these are not compacted here.
 _COMPACTED_BY = {
@@ -42,7 +42,7 @@ _COMPACTED_BY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is to be done. `options` are those of the format that say where the server is."""
+    """What to do. `options` are the connection options of the format."""
 
     lake: Lake
     options: dict[str, str]
@@ -59,7 +59,7 @@ class Job:
 
     @property
     def pace_seconds(self) -> float:
-        """From one batch to the next, at least."""
+        """The least time from one batch to the next."""
         if self.batch_seconds is not None:
             return self.batch_seconds
         return 0.0 if self.lake.root.is_local else _STORE_BATCH_SECONDS
@@ -67,7 +67,7 @@ class Job:
 
 @dataclass
 class Progress:
-    """What a run has done so far, for whoever shows it."""
+    """What a run has done so far, to be displayed."""
 
     rows: dict[str, int] = field(default_factory=dict)
     batches: int = 0
@@ -91,10 +91,10 @@ def run(
     stop: threading.Event | None = None,
     show: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
-    """To the end of the queues as they are now (``once``), or until ``stop`` is set.
+    """Run to the current end of the queues (``once``), or until ``stop`` is set.
 
-    Raises `LakeInUse`, and `QueryFailed` when a query of Spark's ends with an error. What was
-    landed by then stays.
+    Raises `LakeInUse`, and `QueryFailed` if a Spark query ends with an error. What was landed by
+    then stays.
     """
     progress = progress or Progress()
     stop = stop or threading.Event()
@@ -118,16 +118,16 @@ def run(
 
 
 class _Streams:
-    """The messages, and their events if any queue has them on.
+    """The streams: messages, and events if any queue has them on.
 
-    A run to the end reads one after the other: events that the first has caused are in the second.
+    With ``once``, events are read after messages, so they include those that the first has caused.
     """
 
     def __init__(self, spark: SparkSession, job: Job, progress: Progress) -> None:
         self._spark = spark
         self._job = job
         self._progress = progress
-        # A pattern, so that a queue without events, or one that is yet to come, is no error.
+        # A pattern, so that a queue without events, or one that does not exist yet, is no error.
         pattern = job.pattern or "|".join(re.escape(name) for name in job.queues) or ".*"
         self._options = {
             **job.options,
@@ -141,7 +141,7 @@ class _Streams:
         self._queries: dict[str, StreamingQuery] = {}
 
     def advance(self) -> bool:
-        """Look at the queries; False when a run to the end has come there."""
+        """Start and check the queries. False once a run with ``once`` is complete."""
         if not self._queries:
             self._start(MESSAGES)
         for query in self._queries.values():
@@ -152,7 +152,7 @@ class _Streams:
         return EVENTS.table not in self._queries and self.look_for_events()
 
     def look_for_events(self) -> bool:
-        """Begin with them if there are any, and it was not done yet."""
+        """Start the stream of events if there are any and it is not running yet."""
         if EVENTS.table in self._queries:
             return False
         options = read_options({**self._options, **EVENTS.options}, "stream")
@@ -187,14 +187,14 @@ def _check(query: StreamingQuery) -> None:
 
 
 def reason_of(error: PySparkException) -> str:
-    """The last line of an error that says something, instead of three tracebacks."""
+    """The most telling line of an error, instead of three tracebacks."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [line for line in lines if line.startswith("penstock.")]
     return ours[-1] if ours else next((line for line in lines if line), type(error).__name__)
 
 
 def _lag(query: StreamingQuery) -> int:
-    """Rows that wait at the sources, as of the last batch."""
+    """How many rows were still to be read, as of the last batch."""
     last = query.lastProgress
     if last is None:
         return 0
@@ -225,7 +225,7 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
 
 
 def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
-    """Both tables of bronze, as far as it is safe. The names are those of the tables made."""
+    """Compact both tables of bronze, as far as is safe. Returns the results by table."""
     feeds = (MESSAGES, EVENTS)
     if lake.format != PARQUET:
         raise InvalidArgument(
@@ -244,7 +244,7 @@ def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
 
 
 def trim_logs(lake: Lake) -> None:
-    """Entries that no job is yet to read are removed."""
+    """Remove log entries that no job has yet to read."""
     for table, number in _all_have_read(lake).items():
         Landing(lake, table).trim(above=number)
     for job in (silver.JOB, gold.JOB):
@@ -252,9 +252,9 @@ def trim_logs(lake: Lake) -> None:
 
 
 def _all_have_read(lake: Lake) -> dict[str, int]:
-    """Up to which entry of bronze and of events every job that follows has come.
+    """The entries of bronze and of events up to which every following job has read.
 
-    The newest does not count: it is looked at again after a crash.
+    The newest entry is excluded, because recovery reads it again after a crash.
     """
     progress = [Landing(lake, job).last().progress for job in (silver.JOB, gold.JOB)]
     readers = {MESSAGES.table: progress, EVENTS.table: progress[1:]}

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 __all__ = ["make_quiet_session", "make_session"]
 
 _SETTINGS = {
-    # A day is a day of UTC everywhere.
+    # Days are in UTC everywhere.
     "spark.sql.session.timeZone": "UTC",
-    # A queue called 2030 is a text.
+    # A queue named 2030 is a string.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     # Files of several queues and days are written side by side, without sorting the rows first.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Of the paths of common JSON bodies shredding makes columns of their own.
+    # Shredding stores common paths of JSON bodies as columns of their own.
     "spark.sql.variant.writeShredding.enabled": "true",
     "spark.sql.variant.inferShreddingSchema": "true",
     "spark.sql.shuffle.partitions": "8",
@@ -28,8 +28,8 @@ _SETTINGS = {
 }
 
 
-# Of a master in this process. Over TCP the tasks of a small batch took 114 to 131 ms, over Unix
-# sockets 50 to 74 ms.
+# For a local master. Over TCP the tasks of a small batch took 114 to 131 ms, over Unix sockets 50
+# to 74 ms.
 _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -40,7 +40,7 @@ _LOCAL = {
 def make_session(
     master: str | None = None, *, memory: str = "1g", settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """A new one, or the one there is with these settings. Without ``master`` Spark decides."""
+    """A new session, or the existing one with these settings. Without ``master``, Spark decides."""
     builder = SparkSession.builder.appName("penstock-pipeline")
     every = {**_SETTINGS, "spark.driver.memory": memory}
     if master is not None:
@@ -59,7 +59,7 @@ def make_session(
 def make_quiet_session(
     log: Path, master: str | None, *, memory: str, settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """What Spark and its workers write to the screen goes to ``log``: most of it is no news."""
+    """Like `make_session`, with the stderr of Spark and its workers, mostly noise, in ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     screen = os.dup(2)
     try:

@@ -1,4 +1,4 @@
-"""Silver: bodies that were parsed, and apart from them those that could not be, with the reason.
+"""Silver: parsed bodies, and separately those that could not be parsed, with the reason.
 
 Every row of bronze becomes one row of `silver` or one of `rejects`; a body never fails the query.
 """
@@ -21,7 +21,7 @@ from penstock.pipeline.tables import read_entries, show_in
 __all__ = ["JOB", "check_schemas", "refresh_silver"]
 
 JOB = "silver"
-# So many rows of bronze at a time, at least one entry.
+# Rows of bronze per step; a step has at least one entry.
 _STEP_ROWS = 5_000_000
 
 _ENVELOPE = (
@@ -40,7 +40,7 @@ _CORRUPT = "_corrupt"
 
 
 def check_schemas(schemas: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument` for a queue's schema that is not DDL."""
+    """Raises `InvalidArgument` if a queue's schema is not DDL."""
     for queue, ddl in schemas.items():
         try:
             _fields(ddl)
@@ -56,7 +56,7 @@ def _fields(ddl: str) -> StructType:
 
 
 def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) -> int:
-    """Bring silver up to bronze; how many rows that were."""
+    """Bring silver up to date with bronze. Returns how many rows that took."""
     landing = Landing(lake, JOB, show_in(spark, lake, JOB))
     done = landing.recover().progress.get(MESSAGES.table, 0)
     rows = 0
@@ -69,7 +69,7 @@ def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) 
 
 
 def steps(entries: list[Entry], most_rows: int) -> list[list[Entry]]:
-    """Consecutive entries, so many at a time that they have about ``most_rows`` rows."""
+    """Group consecutive entries into steps of about ``most_rows`` rows."""
     found: list[list[Entry]] = []
     rows = 0
     for entry in entries:

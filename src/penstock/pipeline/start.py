@@ -1,4 +1,4 @@
-"""Starting a query, on a machine that may be slow."""
+"""Starting a query on a machine that may be slow."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["start_patiently"]
 
-# Spark gives the Python process of a source ten seconds to come up, and there is no setting.
+# Spark gives a source's Python process ten seconds to start, and has no setting for that.
 _SLOW = "Python worker failed to connect back"
 _ATTEMPTS = 5
 _LOOK_SECONDS = 0.1
 
 
 def start_patiently(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The query, once its source is up or it has ended; started again if that took too long."""
+    """The query, once its source is up or it has ended. Retries if the source starts too slowly."""
     for _ in range(_ATTEMPTS - 1):
         query = start()
         while query.isActive and query.status["message"].startswith("Initializing"):

@@ -1,4 +1,4 @@
-"""What is in a lake, from its log alone: neither Spark nor a server is asked."""
+"""What is in a lake, from its files alone, without Spark or a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Status", "TableStatus", "status_of"]
 
 
 class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A table of files: how many, and what they have."""
+    """The files of a table, and their rows."""
 
     table: str
     files: int
@@ -23,7 +23,7 @@ class TableStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """`landed` is the next index of each queue; `behind` the batches that a job has not seen."""
+    """`landed` is the next index of each queue; `behind`, how many batches each job lags behind."""
 
     lake: str
     tables: list[TableStatus]
@@ -41,7 +41,7 @@ def status_of(lake: Lake) -> Status:
     tables = []
     for table in sorted(rows):
         base = lake.table(table)
-        # What a table format keeps for itself is in a directory of such a name.
+        # Table formats keep their metadata in directories with such names.
         files = [file for file in base.files(".parquet") if not file.below(base).startswith("_")]
         tables.append(
             TableStatus(

@@ -1,4 +1,4 @@
-"""Plots as SVG texts: lines over time, a band between quantiles, bars. No library, no scripts."""
+"""Plots as SVG: lines over time, a band between quantiles, bars. No library, no scripts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["Series", "bands", "bars", "lines"]
 _WIDTH, _HEIGHT, _EMPTY_HEIGHT = 860, 300, 70
 _LEFT, _RIGHT, _TOP, _BOTTOM = 72, 16, 34, 28
 _LEGEND_ROW = 20
-# Told apart by those who do not see red and green as different (after Okabe and Ito).
+# Distinguishable with red-green colour blindness (after Okabe and Ito).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f")
-# Can be read on white and on black.
+# Readable on white and on black.
 _INK = "#767676"
 _LETTERS = "font-family='system-ui,sans-serif' font-size='12' fill='currentColor'"
 _GRID = "stroke='currentColor' stroke-opacity='0.2'"
@@ -32,7 +32,7 @@ class Series(NamedTuple):
 
 
 def lines(title: str, series: Sequence[Series], unit: str, empty: str = "nothing yet") -> str:
-    """One line a series; of many, those with the highest points, and the number of the others."""
+    """A line per series. If there are too many, those with the highest points are shown."""
     ranked = sorted(series, key=lambda each: -max((y for _, y in each.points), default=0.0))
     shown, left = ranked[:_MOST_SERIES], len(ranked[_MOST_SERIES:])
     if not shown:
@@ -46,9 +46,9 @@ def lines(title: str, series: Sequence[Series], unit: str, empty: str = "nothing
 
 
 def bands(title: str, series: Sequence[Series], empty: str = "nothing yet") -> str:
-    """Quantiles of milliseconds, the lowest first; the space between the outer two is filled.
+    """Quantiles in milliseconds, lowest first; the area between the outer two is filled.
 
-    Each step of the axis is ten times the one below: one slow minute does not hide the others.
+    The axis is logarithmic, so that one slow minute does not hide the others.
     """
     if not series:
         return _nothing(title, empty)
@@ -64,7 +64,7 @@ def bands(title: str, series: Sequence[Series], empty: str = "nothing yet") -> s
 def bars(
     title: str, values: Sequence[tuple[str, float]], unit: str, empty: str = "nothing yet"
 ) -> str:
-    """One bar a value, the longest first."""
+    """A bar per value, longest first."""
     ranked = sorted(values, key=lambda each: (-each[1], each[0]))[:12]
     if not ranked:
         return _nothing(title, empty)
@@ -87,7 +87,7 @@ def bars(
 
 
 class _Linear:
-    """From nothing to the round number above the highest value, in about five steps."""
+    """From 0 to the round number above the highest value, in about five steps."""
 
     def __init__(self, highest: float) -> None:
         highest = highest if highest > 0 else 1.0
@@ -119,7 +119,7 @@ class _Tens:
 
 
 class _Frame:
-    """Axes, grid, legend, and what is drawn within."""
+    """Axes, grid, legend, and what is drawn inside."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Frame:
         self._legend(rows)
 
     def _times(self) -> None:
-        """At round times, so that none is said where nobody looks for it."""
+        """Label the axis at round times."""
         form = "%d %b %H:%M" if self._span > timedelta(hours=20) else "%H:%M"
         every = timedelta(
             minutes=next((m for m in _MINUTES if timedelta(minutes=m) * 6 >= self._span), 1440)
@@ -213,7 +213,7 @@ class _Frame:
 
 
 def _rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
-    """A legend: as many names in a row as fit, with their numbers and places."""
+    """The rows of a legend: as many names per row as fit, with their numbers and positions."""
     rows: list[list[tuple[int, str, float]]] = [[]]
     x = float(_LEFT)
     for place, name in enumerate(names):
@@ -240,7 +240,7 @@ def _nothing(title: str, why: str) -> str:
 
 
 def _shortened(name: str, most: int) -> str:
-    """Its beginning and its end: names that are long often begin alike."""
+    """Keep the beginning and the end, since long names often begin alike."""
     if len(name) <= most:
         return name
     head = (most - 1) // 2

@@ -1,10 +1,10 @@
-"""Tables, as parquet files or as tables of Delta's or Iceberg's: how rows get in and are read.
+"""Writing and reading tables: parquet files, or Delta or Iceberg tables.
 
-In a lake of a table format the files that a batch has staged are appended to the table, instead of
-moved. The number of the entry is noted with the rows, in one step, so that an entry that is shown
-again after a crash adds nothing. Delta looks for it by itself (``txnAppId``, ``txnVersion``). In
-Iceberg's it is in the summary of the snapshot, and is looked for before the rows are appended: one
-driver shows entries, one after the other, so nobody appends in between.
+With a table format, the files that a batch has staged are not moved, but appended to the table. The
+number of the entry is committed with the rows, so that showing an entry again after a crash adds
+nothing. Delta checks for that itself (``txnAppId``, ``txnVersion``). With Iceberg, it is in the
+summary of the snapshot, and is looked up before the rows are appended: a single driver shows
+entries, one after the other, so nobody appends in between.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _PARTITIONS = ("queue", "day")
 # In the summary of a snapshot: <job>-<number of the entry>.
 _NOTE = "penstock-entry"
 _ICEBERG_PROPERTIES = {
-    # From this version on there are VARIANTs.
+    # The first version with VARIANT.
     "format-version": "3",
-    # A typed table may get other columns.
+    # The columns of a typed table may change.
     "write.spark.accept-any-schema": "true",
 }
 
 
 def show_in(spark: SparkSession, lake: Lake, job: str) -> Show | None:
-    """What `Landing` asks for."""
+    """The ``show`` for `Landing`; None for the default."""
     if lake.format == PARQUET:
         return None
 
@@ -43,7 +43,7 @@ def show_in(spark: SparkSession, lake: Lake, job: str) -> Show | None:
         for move in entry.files:
             tables.setdefault(move.path.partition("/")[0], []).append(move)
         for table, moves in tables.items():
-            # Staging is removed once every table has its rows, so what is missing is in the table.
+            # Staging is removed once every table has its rows, so missing files are in the table.
             staged = [move.staged for move in moves if (base / move.staged).exists()]
             if not staged:
                 continue
@@ -90,7 +90,7 @@ def read_table(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
 def read_entries(
     spark: SparkSession, lake: Lake, table: str, number: str, entries: list[Entry]
 ) -> DataFrame:
-    """The rows that these consecutive entries have landed; ``number`` is the column that counts."""
+    """The rows that these consecutive entries have landed; ``number`` is the index column."""
     moves = [move for entry in entries for move in entry.files]
     if lake.format != PARQUET:
         return read_table(spark, lake, table).where(_spans(moves, number))
@@ -99,7 +99,7 @@ def read_entries(
 
 
 def _spans(moves: list[Move], number: str) -> Column:
-    """Of each queue one: what consecutive entries have of it lies side by side."""
+    """One index range per queue, since consecutive entries have adjacent ranges of it."""
     spans: dict[str, tuple[int, int]] = {}
     for move in moves:
         assert move.first is not None
@@ -115,7 +115,7 @@ def _spans(moves: list[Move], number: str) -> Column:
 
 
 def replace_table(lake: Lake, table: str, rows: DataFrame) -> None:
-    """As a whole, in one step, in a lake of a table format."""
+    """Replace a Delta or Iceberg table atomically."""
     if lake.format == ICEBERG:
         rows.writeTo(_iceberg_name(table)).using(ICEBERG).createOrReplace()
         return

@@ -17,25 +17,25 @@ __all__ = ["DataLoss", "Refused", "SparkError", "Unreachable"]
 
 
 class SparkError(PenstockError):
-    """A read or a write of Spark's could not be done."""
+    """A read or a write could not be done."""
 
     code = "spark_error"
 
 
 class DataLoss(SparkError):
-    """Messages that were to be read are gone; the text says which."""
+    """Messages that were to be read are gone; the error says which."""
 
     code = "data_loss"
 
 
 class Unreachable(SparkError):
-    """The server did not answer, or said that it cannot now, for too long."""
+    """The server did not answer, or was unavailable, for too long."""
 
     code = "unreachable"
 
 
 class Refused(SparkError):
-    """The server said no. `reason` is its code, `status` the one of HTTP."""
+    """The server refused the request. `reason` is its error code, `status` the HTTP status."""
 
     code = "refused"
 
@@ -45,7 +45,7 @@ class Refused(SparkError):
         self.status = status
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Spark carries errors from one process to another.
+        # Spark pickles errors to move them between processes.
         return _refused, (str(self), self.reason, self.status)
 
 

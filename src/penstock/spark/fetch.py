@@ -1,4 +1,4 @@
-"""Rows of an index range, on an executor: Arrow record batches from the server to Spark."""
+"""Reading an index range on an executor: Arrow record batches from the server to Spark."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.spark.schema import Shaper
 __all__ = ["Range", "fetch"]
 
 _PAUSE_SECONDS = 0.25
-# How many of the ranges that are gone an error names.
+# How many missing ranges an error lists.
 _NAMED = 10
 
 
 @dataclass(frozen=True)
 class Range(InputPartition):
-    """``start <= index < stop`` of a queue: what one task reads."""
+    """The messages ``start <= index < stop`` of a queue, which one task reads."""
 
     queue: str
     start: int
@@ -35,9 +35,8 @@ class Range(InputPartition):
 def fetch(part: Range, options: ReadOptions, shaper: Shaper) -> Iterator[pa.RecordBatch]:
     """Every row of the range that the server holds, once, in order.
 
-    An index that should be there and is not is lost: indexes are dense. Then `DataLoss` is raised,
-    unless `failOnDataLoss` is off. When the server goes away in between, what was handed on stays
-    and the rest is asked for again.
+    Indexes are dense, so a missing one is lost: raises `DataLoss`, unless `failOnDataLoss` is off.
+    If the connection breaks, reading resumes after the last batch that was yielded.
     """
     gone: list[tuple[int, int]] = []
     at = part.start
@@ -83,16 +82,16 @@ def _answer(queue: str, start: int, stop: int, options: ReadOptions) -> Iterator
                         yield batch
         except pa.ArrowInvalid as exc:
             raise Interrupted(f"the answer is not whole: {exc}") from exc
-        # Arrow takes the end of the bytes for the end of the stream; HTTP knows better.
+        # Arrow takes a truncated body for the end of the stream; this raises if HTTP disagrees.
         response.read()
 
 
 def _whole_indexes(
     batches: Iterator[pa.RecordBatch], options: ReadOptions
 ) -> Iterator[pa.RecordBatch]:
-    """Of events there are several with one number: those of a number stay in one batch.
+    """Keep all events with the same number in one batch.
 
-    Otherwise a reading that is taken up again would give some of them twice.
+    Otherwise, resuming after a batch would yield some of them twice.
     """
     if not options.is_events:
         yield from batches
@@ -114,7 +113,7 @@ def _number(options: ReadOptions) -> str:
 
 
 def _gaps(numbers: pa.Array, at: int) -> list[tuple[int, int]]:
-    """The ranges from ``at`` to the last number that are not among these."""
+    """The ranges between ``at`` and the last number that are missing."""
     first, last, count = numbers[0].as_py(), numbers[-1].as_py(), len(numbers)
     if first == at and last - first + 1 == count:
         return []

@@ -1,7 +1,7 @@
-"""Requests to a server with the standard library alone: one kept connection a process.
+"""Requests to a server, with the standard library alone: one persistent connection per process.
 
-A Python worker of Spark's runs its tasks one after the other, so one connection is enough, and
-there is no event loop to start for each of them.
+A Python worker of Spark runs its tasks one after the other, so one connection is enough, and
+without asyncio there is no event loop to start for each task.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Data = bytes | memoryview | None
 
 
 class Interrupted(Exception):
-    """An answer that did not come, or not whole: another attempt may succeed."""
+    """The answer did not come, or is incomplete: another attempt may succeed."""
 
 
 class Server:
-    """Not for several threads. Every request here may be sent twice without harm."""
+    """Not thread-safe. All requests must be idempotent, because they may be sent twice."""
 
     def __init__(self, connection: Connection) -> None:
         self._options = connection
@@ -53,7 +53,7 @@ class Server:
         return self.call("GET", path)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """As `send`, with JSON both ways."""
+        """Like `send`, with JSON both ways."""
         if body is None:
             answer = self.send(method, path, None, {})
         else:
@@ -61,9 +61,9 @@ class Server:
         return json.loads(answer) if answer else None
 
     def send(self, method: str, path: str, data: Data, headers: dict[str, str]) -> bytes:
-        """The body of a good answer.
+        """Send a request and return the body of the answer.
 
-        Tries again for as long as `retrySeconds` says. Raises `Refused` and `Unreachable`.
+        Retries for up to `retrySeconds`. Raises `Refused` and `Unreachable`.
         """
         began = time.monotonic()
         pause = _FIRST_PAUSE_SECONDS
@@ -85,10 +85,10 @@ class Server:
     def open(
         self, method: str, path: str, data: Data, headers: dict[str, str]
     ) -> Iterator[http.client.HTTPResponse]:
-        """A good answer whose body is yet to be read; one attempt.
+        """Make one attempt; yields the response, whose body is yet to be read.
 
-        Raises `Interrupted` for what may pass and `Refused` for what will not. After an error, or
-        when the answer is left before its end, the connection is given up.
+        Raises `Interrupted` for transient errors, `Refused` for others. After an error, or if the
+        body is not read to its end, the connection is closed.
         """
         is_done = False
         try:
@@ -109,7 +109,7 @@ class Server:
         target = self._parts.path + path
         every = self._headers | headers
         if self._connection is not None:
-            # The server may have closed a connection that was idle: that is no failure.
+            # The server may have closed an idle connection, which is not a failure.
             try:
                 self._connection.request(method, target, data, every)
                 return self._connection.getresponse()
@@ -162,7 +162,7 @@ _servers: dict[Connection, Server] = {}
 
 
 def server_of(connection: Connection) -> Server:
-    """The one of this process, whose connection is kept from task to task."""
+    """This process's `Server`, whose connection is reused from task to task."""
     if connection not in _servers:
         _servers[connection] = Server(connection)
     return _servers[connection]

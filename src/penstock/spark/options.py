@@ -42,15 +42,15 @@ _READ = (
 _BATCH = ("endingOffsets", "pushFilters")
 _STREAM = ("subscription", "maxOffsetsPerTrigger")
 _WRITE = (*_CONNECTION, "queue", "idempotencyKey", "chunkRows")
-# A task takes a second or two with so many small messages; smaller ones cost more than they bring.
+# With this many small messages a task takes a second or two; smaller tasks do not pay off.
 _TASK_ROWS = 500_000
-# Spark hands its own over with ours.
+# Spark passes its own options along with ours.
 _SPARKS = ("checkpointLocation", "queryName")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connection:
-    """Where a server is and who asks. What is secret never shows in a text of this."""
+    """The address of a server, and credentials, which are kept out of the repr."""
 
     url: str
     username: str | None = None
@@ -63,7 +63,7 @@ class Connection:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """`subscribe` or `pattern` names the queues; the positions are as they were given."""
+    """`subscribe` or `pattern` selects the queues; the positions are not parsed yet."""
 
     connection: Connection
     subscribe: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions:
-    """Without `queue` each row names its own."""
+    """Without `queue`, each row names its own."""
 
     connection: Connection
     queue: str | None = None
@@ -171,7 +171,7 @@ def write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOption
 
 
 class _Given:
-    """What the user wrote, by lower-case name. No secret value is ever part of an error."""
+    """The options as the user gave them, by lower-case name. Secrets never appear in errors."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}

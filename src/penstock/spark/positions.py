@@ -14,16 +14,16 @@ from penstock.spark.options import ReadOptions
 __all__ = ["Position", "Span", "parse_position", "share", "split"]
 
 Span = tuple[int, int]
-# A word, a moment, or an index (or a word) for each queue.
+# A word, a time, or an index (or a word) for each queue.
 Position = str | datetime | dict[str, int | str]
 
 _KAFKAS = {-2: "earliest", -1: "latest"}
 
 
 def parse_position(name: str, text: str, words: tuple[str, ...]) -> Position:
-    """A word, JSON such as ``{"orders": 17}``, or a moment with its zone.
+    """Parse a word, JSON such as ``{"orders": 17}``, or a time with its zone.
 
-    As in Kafka's source, -2 in the JSON is the earliest and -1 the latest.
+    As in Spark's Kafka source, -2 in the JSON is the earliest and -1 the latest.
     """
     if text in words:
         return text
@@ -52,7 +52,7 @@ def parse_position(name: str, text: str, words: tuple[str, ...]) -> Position:
 
 
 def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
-    """Ranges of about the same size: `minPartitions` of them, more where one would be too large."""
+    """Ranges of about the same size: at least `minPartitions`, more if they would be too large."""
     total = sum(stop - start for start, stop in spans.values() if stop > start)
     ranges = []
     for queue, (start, stop) in sorted(spans.items()):
@@ -69,7 +69,7 @@ def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
 
 
 def share(backlogs: dict[str, int], limit: int) -> dict[str, int]:
-    """How much of each backlog a batch of ``limit`` rows takes: the same of each, if it has it."""
+    """Share ``limit`` rows between the backlogs: equally, as far as each backlog goes."""
     taken = {}
     left, waiting = limit, len(backlogs)
     for queue, backlog in sorted(backlogs.items(), key=lambda item: item[1]):

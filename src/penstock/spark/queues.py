@@ -1,7 +1,7 @@
-"""What the driver asks a server: which queues there are, how far they reach, where a stream stands.
+"""The driver's requests to a server: which queues exist, where they end, how far a stream has got.
 
-Of a read of events the queue is the one whose events they are; the log that is read is the queue
-``<queue>-events``, and so are the indexes and the subscription.
+When events are read, ``queue`` is the observed queue; the log that is read, its indexes and its
+subscription are those of ``<queue>-events``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ __all__ = ["Place", "QueueState", "Queues"]
 EVENTS_SUFFIX = "-events"
 _SYSTEM_SUFFIXES = ("-dlq", EVENTS_SUFFIX)
 
-# Where a subscription that is made begins: a word, an index, or a moment.
+# Where a new subscription starts: a word, an index, or a time.
 Place = str | int
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueState:
-    """Indexes ``first <= index < next`` are there; `floor` is the subscription's, if there is one.
+    """The queue has the indexes ``first <= index < next``; `floor` is the subscription's, if any.
 
-    `held` says whether messages wait for other subscriptions first.
+    `is_held`: some messages wait for other subscriptions first.
     """
 
     name: str
@@ -43,7 +43,7 @@ class QueueState:
 
 
 class Queues:
-    """One look at a time; nothing is remembered."""
+    """Asks the server each time; nothing is cached."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -51,7 +51,7 @@ class Queues:
         self._pattern = re.compile(options.pattern) if options.pattern else None
 
     def look(self) -> dict[str, QueueState]:
-        """The queues that are to be read and exist."""
+        """The queues to read that exist."""
         if len(self._options.subscribe) == 1:
             (name,) = self._options.subscribe
             try:
@@ -98,10 +98,10 @@ class Queues:
         )
 
     def head(self, state: QueueState, above: int, *, is_durable: bool = False) -> int:
-        """How far the queue can be read now; no crash takes back what is below.
+        """How far the queue can be read now; everything below is durable.
 
-        Statistics may count messages that are still on their way to the disk. A read waits for
-        them, so after one that began later they are safe; with ``is_durable`` that is known.
+        The stats may count messages that are not synced yet. A read waits for the sync, so a read
+        after the stats proves them durable; with ``is_durable`` that is already known.
         """
         head = state.next
         if head <= above:
@@ -119,21 +119,21 @@ class Queues:
         return head
 
     def subscribe(self, name: str, place: Place) -> int:
-        """The floor of the stream's subscription, which is made at ``place`` if it is absent.
+        """The floor of the stream's subscription, which is created at ``place`` if need be.
 
-        The server does both in one step, so asking twice cannot skip what came in between.
+        The server does both atomically, so a retry cannot skip what came in between.
         """
         path = f"/v1/queues/{self._log(name)}/subscriptions/{self._options.subscription}"
         stats = self._server.call("PUT", path, {"start": place})
         return int(stats["lowest_unacked_index"])
 
     def finish(self, name: str, index: int) -> None:
-        """Move the floor: the stream is done with everything below ``index``."""
+        """Move the floor, because the stream is done with everything below ``index``."""
         path = f"/v1/queues/{self._log(name)}/subscriptions/{self._options.subscription}/settle"
         self._server.call("POST", path, {"ack_up_to": index})
 
     def index_at(self, state: QueueState, moment: datetime) -> int:
-        """The first index that is not older than ``moment``; the end if there is none."""
+        """The first index that is not older than ``moment``, or the end of the queue."""
         low, high = state.first, state.next
         while low < high:
             middle = (low + high) // 2
@@ -153,7 +153,7 @@ class Queues:
         return None
 
     def index_of(self, name: str, id: str) -> int | None:
-        """Where the message of that id is."""
+        """The index of the message with that id, if the queue holds it."""
         try:
             return int(self._server.get(f"/v1/queues/{name}/messages/{id}")["index"])
         except Refused as exc:
@@ -166,7 +166,7 @@ class Queues:
 
 
 def _is_system(name: str, known: set[str]) -> bool:
-    """Dead letters or events of another queue: a pattern means queues that people publish to."""
+    """Whether it holds dead letters or events, which a pattern does not mean."""
     return any(
         name.endswith(suffix) and name.removesuffix(suffix) in known for suffix in _SYSTEM_SUFFIXES
     )

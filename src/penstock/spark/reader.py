@@ -68,7 +68,7 @@ class PenstockReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):
-            return iter(())  # Spark's own, in place of none at all
+            return iter(())  # Spark's placeholder for no partitions
         settle_in()
         return fetch(partition, self._options, Shaper(self._schema))
 
@@ -76,8 +76,8 @@ class PenstockReader(DataSourceReader):
 class PushingReader(PenstockReader):
     """Reads less where a condition on index, created_at or id allows it.
 
-    Spark applies the conditions once more: they only narrow the ranges. Conditions that no row can
-    meet leave no range.
+    The conditions only narrow the ranges; Spark applies them again to the rows. If no row can meet
+    them, no range is left.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

@@ -1,4 +1,4 @@
-"""The columns, as Spark and as Arrow have them."""
+"""The columns, with their types in Spark and in Arrow."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MESSAGES = StructType(
         StructField("created_at", TimestampType()),
     ]
 )
-# By what a table of messages is best partitioned: when they came, and what belongs together.
+# Good columns to partition a table of messages by: time, and group.
 _HINTS = StructType([StructField("day", DateType()), StructField("bucket", IntegerType())])
 _BUCKETS = 1024
 _EVENTS = StructType(
@@ -70,7 +70,7 @@ _EVENTS = StructType(
     ]
 )
 
-# Of all columns here. What Spark has for this is not public, and changes with its version.
+# For the columns above. Spark's own mapping is not public, and changes between versions.
 _ARROW: dict[type[DataType], pa.DataType] = {
     StringType: pa.string(),
     BinaryType: pa.binary(),
@@ -83,10 +83,10 @@ _ARROW: dict[type[DataType], pa.DataType] = {
 
 
 class Shaper:
-    """Makes of a server's batch one that Spark takes as it is: its names, order and types.
+    """Converts a server's batch to the names, order and types that Spark expects.
 
-    Nothing is copied where the types agree. A body that is to be text and is not UTF-8 has its
-    wrong bytes replaced by U+FFFD.
+    Nothing is copied if the types agree. In a body that is read as text, bytes that are not UTF-8
+    are replaced by U+FFFD.
     """
 
     def __init__(self, schema: StructType) -> None:

@@ -1,4 +1,4 @@
-"""The four uses of the format, from options to what Spark wants."""
+"""The four uses of the format: from options to the objects that Spark needs."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _check_append(overwrite: bool) -> None:
 
 
 def _check_schema(options: ReadOptions, schema: StructType) -> None:
-    """A schema of the user's own cannot change what the server has."""
+    """Refuse a schema from the user that differs: it could not change what the server sends."""
     given = [(field.name, field.dataType) for field in schema.fields]
     if given != [(field.name, field.dataType) for field in read_schema(options).fields]:
         raise InvalidArgument("the schema of the format is fixed: leave .schema(...) out")

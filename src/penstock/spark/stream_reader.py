@@ -1,9 +1,9 @@
 """A stream: a subscription that is read by index range, batch by batch.
 
-Invariant: the floor of the subscription never passes what Spark has committed. Spark asks
-`latestOffset(start)` only once the batch that ends at ``start`` is in its commit log, so that is
-when the floor moves, and nowhere else. (`commit` comes one batch later, and for the last batch of
-a run not at all; `stop` also comes after a failure.)
+Invariant: the floor of the subscription never passes what Spark has committed. Spark calls
+`latestOffset(start)` only once the batch that ends at ``start`` is in its commit log, so the floor
+moves then, and only then. (`commit` comes one batch later, and not at all for the last batch of a
+run; `stop` comes after a failure as well.)
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ __all__ = ["PenstockStreamReader"]
 Offset = dict[str, int]
 
 _WORDS = ("floor", "earliest", "latest")
-# A stream that finds nothing asks less and less often, down to this.
+# A stream that finds nothing asks less and less often, up to the longest pause.
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.64
 
 
 class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """An offset is, for each queue, the next index to read. `as_asked` fits it to this Spark.
+    """An offset maps each queue to the next index to read. `as_asked` adapts this to older Sparks.
 
-    A queue that is in the end of a batch but not in its start was found with this batch: the batch
-    holds nothing of it, and notes where it begins.
+    A queue that is in the end offset of a batch but not in its start is new: this batch has none of
+    its messages, and records where it starts.
     """
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -74,7 +74,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: self._begin(queues, state) for name, state in states.items()}
 
     def _begin(self, queues: Queues, state: QueueState) -> int:
-        """What a subscription has not finished is skipped only if an index or a time says so."""
+        """Where to start. Only an index or a time can skip what the subscription has not settled."""
         if isinstance(self._starting, datetime):
             _floor(queues, state, self._starting.isoformat())
             return queues.index_at(state, self._starting)
@@ -120,7 +120,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def _rest(self, start: Offset) -> None:
-        """Before looking again at what had nothing new a moment ago."""
+        """Pause before asking again if there was nothing new the last time."""
         if self._target is not None or self._idle_since != start:
             self._pause_seconds = 0.0
             return
@@ -130,9 +130,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         time.sleep(self._pause_seconds)
 
     def _finish(self, queues: Queues, states: dict[str, QueueState], start: Offset) -> set[str]:
-        """Move floors; the queues whose floor has moved.
+        """Move the floors. Returns the queues whose floor has moved.
 
-        That is a durable step, and what was looked at before it is durable with it.
+        That is a durable write, so what the stats counted before it is durable, too.
         """
         finished = set()
         for name, at in start.items():
@@ -163,24 +163,24 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "stream begins anew with it"
             )
         if head < at and state.next >= at:
-            return at  # the rest is held for other subscriptions
+            return at  # the rest waits for other subscriptions
         if self._target is not None:
             return max(at, min(head, self._target.get(name, at)))
         return head
 
     def _is_wanted(self, name: str) -> bool:
-        """Whether it is to be read still; another pattern may have come with a restart."""
+        """Whether it is still to be read. The pattern may have changed with a restart."""
         if self._options.pattern is None:
             return name in self._options.subscribe
         return re.fullmatch(self._options.pattern, name) is not None
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """As of the last look: it costs no request."""
+        """As of the last `latestOffset`, without a request."""
         return self._heads or None
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         spans = {
-            # A queue that was made anew begins anew.
+            # A queue that was deleted and created again is read from its beginning.
             name: (start[name] if start[name] <= stop else 0, stop)
             for name, stop in end.items()
             if name in start
@@ -188,10 +188,10 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return split(spans, self._options)
 
     def stop(self) -> None:
-        """At the end of Spark's process for this source, however that came.
+        """Called when Spark's process for this source ends, for whatever reason.
 
-        If it came by Spark hanging up, that process would end with a traceback of its attempt to
-        say so to Spark. A query that was stopped is no error, so nobody should see one.
+        If Spark closed the connection, the process would fail to report that to Spark and print a
+        traceback. Stopping a query is not an error, so the traceback is suppressed.
         """
         if isinstance(sys.exception(), EOFError | ConnectionError):
             sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - the process ends with it

@@ -1,8 +1,8 @@
-"""How Spark asks a stream for its batches, which depends on its version. Only this module knows.
+"""The differences between Spark versions in how a stream is asked for its batches.
 
-From 4.2 on Spark asks `latestOffset(start, limit)`. Before that it asks `latestOffset()`, and says
-neither where the batch begins nor how much is wanted, nor does it announce a run to the end. What
-it says by its other calls is enough, as `Unaided` shows.
+From 4.2 on, Spark calls `latestOffset(start, limit)`. Earlier versions call `latestOffset()`, with
+neither the start of the batch nor a limit, and do not announce `availableNow`. The start can be
+inferred from their other calls, as `Unaided` explains.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ if TYPE_CHECKING or SAYS_START:
 else:
 
     class ReadLimit:
-        """How much of what there is a batch takes."""
+        """How much of what is available a batch takes."""
 
     class ReadAllAvailable(ReadLimit):
         """Everything."""
 
     class ReadMaxRows(ReadLimit):
-        """So many rows at most."""
+        """At most this many rows."""
 
         def __init__(self, max_rows: int) -> None:
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:
-        """A Spark that has this asks for it; another one does not."""
+        """Unused by a Spark that does not have it."""
 
 
 __all__ = [
@@ -71,18 +71,18 @@ _ASKED_TOO_EARLY = (
 
 
 def as_asked(reader: PenstockStreamReader, *, to_the_end: bool = False) -> DataSourceStreamReader:
-    """What this Spark can ask.
+    """The reader in the form that this version of Spark can use.
 
-    ``to_the_end`` is for a query by `start_to_the_end`: nothing is read that comes after it began.
+    ``to_the_end`` is for `start_to_the_end`: nothing published after the query started is read.
     """
     return reader if SAYS_START else Unaided(reader, to_the_end=to_the_end)
 
 
 def start_to_the_end(writer: DataStreamWriter) -> StreamingQuery:
-    """A query that ends by itself, with the floor at the end of what there was.
+    """Start a query that reads what is there and ends, with the floor moved to the end.
 
-    Before 4.2 a source of Python's cannot have `availableNow`: Spark would run one batch, and end
-    without saying that it is done.
+    Before 4.2, `availableNow` does not work with a Python source: Spark would run one batch, and
+    end without telling the source that it is done.
     """
     if SAYS_START:
         return writer.trigger(availableNow=True).start()
@@ -92,27 +92,27 @@ def start_to_the_end(writer: DataStreamWriter) -> StreamingQuery:
 
 
 def _stop_at_rest(query: StreamingQuery) -> None:
-    # What ends the query is looked at by those who wait for it.
+    # Whoever awaits the query gets its exception.
     with suppress(PySparkException):
         query.processAllAvailable()
     query.stop()
 
 
 class Unaided(DataSourceStreamReader):
-    """A reader for a Spark that does not say where a batch begins.
+    """A reader for a Spark that does not pass the start of a batch.
 
-    Invariant: `_start` is where the next batch begins, whenever Spark asks where it ends. Of its
-    calls these are in a fixed order:
+    Invariant: whenever Spark asks for an end offset, `_start` is where that batch begins. Spark
+    makes its calls in a fixed order:
 
-    - Begun with a checkpoint, Spark plans an empty range first, at the end of the newest batch in
-      its log. If that batch was not committed, it is planned and run again, before all else.
-    - Begun without, it asks for an end at once, and then where the stream begins: at
+    - With a checkpoint, it first plans an empty range at the end of the newest batch in its log. If
+      that batch was not committed, it is planned and run again before anything else.
+    - Without one, it asks for an end offset at once, and then for the start of the stream:
       `initialOffset`, which the server remembers.
-    - It plans a batch before running it, and asks for the next end only once that is committed. A
-      batch that fails ends the query, and this object with it.
+    - It plans a batch before running it, and asks for the next end offset only once that batch is
+      committed. A batch that fails ends the query, and this object with it.
 
-    So the next batch begins where the last one that was planned ends, and that one is committed:
-    the same that a newer Spark says by ``start``, and the floor moves just as safely.
+    So the next batch begins where the last planned one ends, and that one is committed. That is
+    what a newer Spark passes as ``start``, and the floor moves just as safely.
     """
 
     def __init__(self, reader: PenstockStreamReader, *, to_the_end: bool = False) -> None:

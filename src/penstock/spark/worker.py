@@ -1,4 +1,4 @@
-"""A Python worker of Spark's, in which tasks read and write."""
+"""The Python worker process of Spark in which tasks read and write."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["settle_in"]
 
 
 def settle_in() -> None:
-    """At the beginning of a task: have the collector of cycles leave alone what is there for good.
+    """At the beginning of a task, exclude long-lived objects from garbage collection.
 
-    A worker serves task after task, and collects all garbage after each one. With what is imported
-    that takes several times as long as a task with a few rows, and takes the processor from the
-    rest of the batch. Outside of a task nothing is done: the process is somebody else's.
+    A worker serves task after task, and runs a full collection after each one. With everything that
+    is imported, that takes several times as long as a task with a few rows, and takes CPU time from
+    the rest of the batch. Outside of a task this does nothing: the process is not ours.
     """
     if TaskContext.get() is not None:
         _freeze()
@@ -23,6 +23,6 @@ def settle_in() -> None:
 
 @cache
 def _freeze() -> None:
-    """Once a process; what comes later is collected as ever."""
+    """Once per process; objects made later are collected as usual."""
     gc.collect()
     gc.freeze()

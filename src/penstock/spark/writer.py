@@ -1,8 +1,8 @@
-"""Rows into queues, from the executors: each chunk is one request that may be sent twice.
+"""Writing rows to queues from the executors: each chunk is one idempotent request.
 
 The key of a chunk is query, batch, partition and number, so a batch that Spark runs again publishes
-nothing twice, for as long as the queue remembers keys (`dedup_window_seconds`). That holds if the
-rows come in the same order again: chunks are cut by the sequence of rows alone.
+nothing twice, for as long as the queue remembers keys (`dedup_window_seconds`). This requires that
+the rows come in the same order again, since chunks are cut by the sequence of rows alone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockStreamWriter", "PenstockWriter", "Written", "check_columns"]
 
-# Half of what a request may hold: the rest of a row comes on top of its body.
+# Counting bodies only, so half of what a request may hold leaves room for the rest of each row.
 _CHUNK_BYTES = 8 * 1024 * 1024
 
 _TEXT = (StringType,)
@@ -56,7 +56,7 @@ _COLUMNS: dict[str, tuple[type[DataType], ...]] = {
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> None:
-    """Raises `InvalidArgument` for a column that is unknown, missing, or of another type."""
+    """Raises `InvalidArgument` for a column that is unknown, missing, or of the wrong type."""
     for field in schema.fields:
         if field.name not in _COLUMNS:
             raise InvalidArgument(
@@ -85,7 +85,7 @@ class Written(WriterCommitMessage):
 
 
 class PenstockWriter(DataSourceArrowWriter):
-    """``key`` names this job. Tasks that are tried again publish nothing twice."""
+    """``key`` identifies this job. Tasks that are retried publish nothing twice."""
 
     def __init__(self, options: WriteOptions, key: str) -> None:
         self._options = options
@@ -147,7 +147,7 @@ def _by_queue(batch: pa.RecordBatch, queue: str | None) -> Iterator[tuple[str, p
 
 
 class _Chunks:
-    """Gathers the rows of one queue and publishes them whenever the next one does not fit."""
+    """Gathers the rows of one queue, and publishes them whenever the next one does not fit."""
 
     def __init__(self, queue: str, prefix: str, most_rows: int, sender: _Sender) -> None:
         self._path = f"/v1/queues/{queue}/messages"
@@ -188,9 +188,9 @@ class _Chunks:
 
 
 class _Sender:
-    """Publishes chunks in their order, one at a time, while the task gathers the next one.
+    """Publishes chunks in order, one at a time, while the task gathers the next one.
 
-    At the end of the block everything is published, or the first error is raised.
+    Leaving the ``with`` block waits until everything is published, or raises the first error.
     """
 
     def __init__(self, options: WriteOptions) -> None:
@@ -209,7 +209,7 @@ class _Sender:
             self._thread.shutdown()
 
     def send(self, path: str, table: pa.Table, key: str) -> None:
-        """Returns once the chunk before is published. Raises what that has failed with."""
+        """Returns once the chunk before is published, or raises its error."""
         self._wait()
         self._sending = self._thread.submit(self._publish, path, table, key)
 
@@ -222,14 +222,14 @@ class _Sender:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
-        # In this form the answer is one line; in JSON it would name every message.
+        # Packed, the answer is one line; in JSON it would list every message.
         headers = {"Content-Type": ARROW, "Accept": PACKED, "Idempotency-Key": key}
         try:
             self._server.send("POST", path, memoryview(sink.getvalue()), headers)
         except Refused as exc:
             if exc.reason != "batch_too_large" or table.num_rows == 1:
                 raise
-            # Many attributes: the halves have keys of their own, the same ones every time.
+            # Large attributes. The halves have keys of their own, the same ones every time.
             half = table.num_rows // 2
             self._publish(path, table.slice(0, half), f"{key}.0")
             self._publish(path, table.slice(half), f"{key}.1")

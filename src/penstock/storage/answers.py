@@ -1,4 +1,4 @@
-"""Answers that are known, and are given once what they stand for is committed."""
+"""Answers that are already known, but are given only once everything is committed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["Answer", "answer_when_committed", "reject"]
 T = TypeVar("T")
 
 Answer = tuple[asyncio.Future[T], T]
-"""Who waits, and for what."""
+"""A waiting caller, and its answer."""
 
 
 def answer_when_committed(
     submit: Callable[[], asyncio.Future[None] | None], answers: Sequence[Answer[T]]
 ) -> None:
-    """``submit`` returns what is done when all is committed, or None when it is so already."""
+    """``submit`` returns a future for the commit, or None if everything is committed already."""
     try:
         committed = submit()
     except PenstockError as exc:
@@ -33,7 +33,7 @@ def answer_when_committed(
 
 
 def reject(waiting: asyncio.Future[T], error: BaseException) -> None:
-    """Each caller raises an error of its own: one object would gather everybody's traceback."""
+    """Give each caller its own copy: a shared exception would collect everybody's traceback."""
     if not waiting.done():
         own = copy(error)
         own.__cause__ = error.__cause__

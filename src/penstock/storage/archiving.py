@@ -1,4 +1,4 @@
-"""What a store must offer so that an archive can keep a record of it and rebuild it."""
+"""What a store offers so that an archive can keep a record of it and rebuild it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["HotShared", "HotStore", "QueueState", "ReaderState", "Recovered", "T
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True):
-    """Of one unsettled message. `late` if its ack counts although it is in flight no more."""
+    """The attempts at one unsettled message. `late`: its lease ran out, but an ack still counts."""
 
     index: int
     deliveries: int
@@ -26,7 +26,7 @@ class Tries(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReaderState(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a subscription is. Runs are flat bounds; `fields` are the store's own affair."""
+    """A subscription's progress. Runs are flat bounds; only the store interprets `fields`."""
 
     name: str
     fields: list[bytes]
@@ -38,10 +38,10 @@ class ReaderState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a queue but its messages, as of one moment.
+    """Everything of a queue but its messages, at one point in time.
 
-    `at` orders the states of a queue: the later one has the larger. `letters` is the same of its
-    dead letters, if it has any. `is_told` if its messages are the events of another queue, which
+    `at` orders the states of a queue: a later one has a larger value. `letters` is the state of its
+    dead-letter queue, if it has one. `is_told`: its messages are the events of another queue, which
     the store publishes itself.
     """
 
@@ -64,36 +64,36 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """How many messages each queue got back, and how many of each were added to the record."""
+    """How many messages of each queue were restored, and how many were added to the archive."""
 
     restored: dict[str, int]
     archived: dict[str, int]
 
 
 class HotShared(Shared, Protocol):
-    """What servers share, where the documents may be in the archive."""
+    """Like `Shared`, for documents that may be in the archive."""
 
     async def announce(self, name: str) -> None:
-        """Tell who follows a document that it was changed."""
+        """Tell those who follow a document that it has changed."""
         ...
 
 
 class HotStore(Store, Protocol):
-    """A store that can tell and take back all that it knows."""
+    """A store whose whole state can be read and restored."""
 
     @property
     def shared(self) -> HotShared: ...
 
     async def names(self) -> list[str]:
-        """Of all queues but those of dead letters."""
+        """The names of all queues, without dead-letter queues."""
         ...
 
     async def known_names(self) -> list[str]:
-        """The same, as far as they are known while the list of them is away."""
+        """Like `names`, but only those that are known, if the list cannot be reached."""
         ...
 
     async def version(self, queue: str) -> str | None:
-        """Another one each time that the queue was rebuilt; None while it is not there."""
+        """Differs each time the queue is rebuilt; None if it does not exist."""
         ...
 
     async def snapshot(self, queue: str) -> QueueState | None:
@@ -101,16 +101,16 @@ class HotStore(Store, Protocol):
         ...
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
-        """Rebuild a queue that is not there; nobody can use it before it is whole.
+        """Rebuild a queue that does not exist. Nobody can use it until it is complete.
 
-        Messages come in the order of their indexes, and may be newer than the state. What is
-        settled or was lost leaves a gap. The dead letters of the queue are another call. False,
-        and nothing is touched, if the queue is there.
+        Messages come in index order, and may be newer than the state. What is settled or was lost
+        leaves a gap. The queue's dead letters take another call. Returns False, and touches
+        nothing, if the queue exists.
         """
         ...
 
     async def drop(self, queue: str) -> None:
-        """Delete it alone, whatever it is, so that it can be restored."""
+        """Delete just this queue, whatever its kind, so that it can be restored."""
         ...
 
     async def tick(self) -> None:
@@ -118,13 +118,13 @@ class HotStore(Store, Protocol):
         ...
 
     async def is_complete(self, archive: str) -> bool:
-        """Whether this archive's record was all there when `set_complete` was called."""
+        """Whether `set_complete` was called for this archive, because its record is complete."""
         ...
 
     async def set_complete(self, archive: str) -> None: ...
 
     async def lock(self, name: str, seconds: float) -> bool:
-        """Whether this server may do what one of them must do alone; also to go on doing it."""
+        """Take or renew a lock for work that one server must do alone. False if another has it."""
         ...
 
     async def unlock(self, name: str) -> None: ...

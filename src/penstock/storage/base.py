@@ -1,8 +1,8 @@
 """The storage contract: what every backend promises, and what the broker may rely on.
 
-Batch first: a single operation is a batch of one. Every method that changes something returns
-once the change has reached the backend's durability, or raises; when it raises, nothing has
-changed that a later call could see, except where it says otherwise.
+Batch first: a single operation is a batch of one. Every method that changes something returns once
+the change has the backend's durability, or raises; if it raises, nothing has changed that a later
+call could see, unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateQueue(_Value, frozen=True, kw_only=True):
-    """With its subscription `default`."""
+    """Create a queue, with its subscription `default`."""
 
     queue: str
     config: QueueConfig = msgspec.field(default_factory=QueueConfig)
@@ -64,19 +64,19 @@ class AlterQueue(_Value, frozen=True, kw_only=True):
 
 
 class DeleteQueue(_Value, frozen=True, kw_only=True):
-    """With its messages, subscriptions and dead letters."""
+    """Delete a queue with its messages, subscriptions and dead letters."""
 
     queue: str
 
 
 class PurgeQueue(_Value, frozen=True, kw_only=True):
-    """All messages, for every subscription. Dead letters stay."""
+    """Remove all messages, for every subscription. Dead letters stay."""
 
     queue: str
 
 
 class CreateSubscription(_Value, frozen=True, kw_only=True):
-    """`secret` is the first one of its callback, if it has one."""
+    """`secret` is for the callback, if there is one."""
 
     queue: str
     subscription: str
@@ -86,7 +86,7 @@ class CreateSubscription(_Value, frozen=True, kw_only=True):
 
 
 class AlterSubscription(_Value, frozen=True, kw_only=True):
-    """`secret` is for its callback, if it now has one and no secret yet."""
+    """`secret` is for the callback, if there now is one and it has no secret yet."""
 
     queue: str
     subscription: str
@@ -95,7 +95,7 @@ class AlterSubscription(_Value, frozen=True, kw_only=True):
 
 
 class RotateSecret(_Value, frozen=True, kw_only=True):
-    """Callbacks are signed with `secret` from now on, and with the one before it as well."""
+    """Sign callbacks with `secret` from now on, and also with the one before it."""
 
     queue: str
     subscription: str
@@ -108,7 +108,7 @@ class DeleteSubscription(_Value, frozen=True, kw_only=True):
 
 
 class Seek(_Value, frozen=True, kw_only=True):
-    """Back or forward, to where `start` of a new subscription would be."""
+    """Move a subscription back or forward. `start` is as for a new subscription."""
 
     queue: str
     subscription: str
@@ -135,7 +135,7 @@ class Ack(_Value, frozen=True, kw_only=True):
 
 
 class Nack(_Value, frozen=True, kw_only=True):
-    """Without `delay_seconds` the subscription's backoff decides."""
+    """Without `delay_seconds`, the subscription's backoff applies."""
 
     targets: Sequence[Target]
     delay_seconds: float | None = None
@@ -143,7 +143,7 @@ class Nack(_Value, frozen=True, kw_only=True):
 
 
 class Extend(_Value, frozen=True, kw_only=True):
-    """The leases end `seconds` from now; with `further`, that much later than they would."""
+    """Let the leases end `seconds` from now or, with `further`, that much later."""
 
     targets: Sequence[Target]
     seconds: float
@@ -151,13 +151,13 @@ class Extend(_Value, frozen=True, kw_only=True):
 
 
 class GiveBack(_Value, frozen=True, kw_only=True):
-    """Nobody got these, or began with them: they are ready again, and do not count as delivered."""
+    """Return deliveries that nobody got or has started on: ready again, and not counted."""
 
     targets: Sequence[Target]
 
 
 class AckUpTo(_Value, frozen=True, kw_only=True):
-    """Everything below `index`."""
+    """Ack everything below `index`."""
 
     index: int
 
@@ -166,23 +166,23 @@ Settlement = Ack | Nack | Extend | GiveBack | AckUpTo
 
 
 class LetterWatch(Protocol):
-    """Somebody who wants to know of dead letters. Neither call may raise or wait."""
+    """Is told of dead letters. Neither method may raise or block."""
 
     def buried(self, id: str, letter: DeadLetter) -> None:
         """A message became a dead letter."""
         ...
 
     def more(self, queue: str, count: int) -> None:
-        """So many more of a queue did, which nobody looked at: there are too many at once."""
+        """So many more of a queue did, too many at once to report each."""
         ...
 
 
 class Store(Protocol):
-    """One backend. Errors are those of `penstock.errors`; drivers' errors never come through."""
+    """One backend. Errors are those of `penstock.errors`; a driver's errors never get through."""
 
     @property
     def durability(self) -> Durability:
-        """What an answered write survives: nothing, power loss, or the loss of a machine."""
+        """What a completed write survives: nothing, power loss, or the loss of a machine."""
         ...
 
     @property
@@ -192,25 +192,25 @@ class Store(Protocol):
 
     @property
     def services(self) -> Mapping[str, str | None]:
-        """The other servers that it needs, by what they are, each with why it is away if it is."""
+        """The other servers that it needs, by kind, each with why it is unavailable, if it is."""
         ...
 
     @property
     def shared(self) -> Shared | None:
-        """What its servers share besides messages; None where it has only one server."""
+        """What its servers share besides messages; None if there can be only one server."""
         ...
 
     async def define(self, change: Change) -> None:
-        """Create, alter or delete a queue or subscription, purge, seek. All or nothing."""
+        """Create, alter, delete, purge or seek. All or nothing."""
         ...
 
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
-        """The whole batch, or nothing: `QueueFull`, `DiskFull`, `ReservedQueue`.
+        """Store the batch, all or nothing. Raises `QueueFull`, `DiskFull` or `ReservedQueue`.
 
-        Not a coroutine of its own: on the busiest path of all a backend may answer with a future.
+        Not declared as a coroutine: on the busiest path of all, a backend may return a future.
 
-        If its idempotency key (`NewBatch.keys`) came within the queue's dedup window, nothing is
-        stored, and the answer is that of the first, with `duplicate` set.
+        If its idempotency key (`NewBatch.keys`) was seen within the queue's dedup window, nothing
+        is stored, and the answer is that of the first request, with `duplicate` set.
         """
         ...
 
@@ -224,8 +224,8 @@ class Store(Protocol):
     ) -> list[Delivery]:
         """Lease up to `limit` messages, by priority and then index; empty if there is nothing.
 
-        With `most_bytes` they have about that many bytes at most, but it is one message at least.
-        A message has at most one live lease on a subscription.
+        `most_bytes` limits their total size, roughly, but never to less than one message. A message
+        has at most one live lease on a subscription.
         """
         ...
 
@@ -239,7 +239,7 @@ class Store(Protocol):
     ) -> list[Delivery]:
         """Lease ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
 
-        It ends early at about `most_bytes`. The cursor moves to the end of that range.
+        The range ends early at about `most_bytes`. The cursor moves to its end.
         """
         ...
 
@@ -250,48 +250,48 @@ class Store(Protocol):
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[Settlement]
     ) -> list[list[Outcome]]:
-        """Ack, nack and extend many deliveries; an outcome for each target.
+        """Ack, nack, extend and give back. Returns an outcome for each target.
 
         Once an ack has been answered, the message is never delivered on that subscription again.
-        `AckUpTo` gives one outcome for each message that it settled.
+        `AckUpTo` has one outcome for each message that it settled.
         """
         ...
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        """Messages by index, without touching anybody's progress. Skips what is gone."""
+        """Read messages by index, without touching anybody's progress. Skips what is gone."""
         ...
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
-        """As `read`, but in bulk, for those who read very many: a part of ``[start, stop)``.
+        """Like `read`, but in bulk: the first part of ``[start, stop)``.
 
-        It holds one message at least if there is one, and ends with the publish that reaches
-        ``most_bytes``. The event loop is not held up, however much that is.
+        It has at least one message if there is any, and ends with the publish that reaches
+        ``most_bytes``. The event loop is not blocked, however much that is.
         """
         ...
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
     ) -> list[ViewedMessage]:
-        """The oldest messages and how they stand with a subscription, without touching it.
+        """The oldest messages and their state for a subscription, without touching it.
 
-        Only those that are settled there, only those that are not, or both.
+        ``settled``: only those that are settled, only those that are not, or (None) both.
         """
         ...
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        """Messages by id; None for those that the queue does not hold."""
+        """Find messages by id; None for each that the queue does not hold."""
         ...
 
     async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        """The dead letters of a queue that nobody has taken, from index `start` on."""
+        """The unsettled dead letters of a queue, from index `start` on."""
         ...
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
-        """Give dead letters back to where they failed, or remove them; all, or those of some ids.
+        """Return dead letters to where they failed, or remove them: all, or those with these ids.
 
-        Atomic: a letter is never in both places or in neither.
+        Atomic: a letter is never in both places, nor in neither.
         """
         ...
 
@@ -306,27 +306,27 @@ class Store(Protocol):
     async def blockers(
         self, queue: str, subscription: str, indexes: Sequence[int]
     ) -> list[list[str]]:
-        """For each message the subscriptions that it still waits for; none if it is not held."""
+        """For each message, the subscriptions that it still waits for; empty if it is not held."""
         ...
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Of one queue, or of all of them by name: none is left out. See `known_stats`."""
+        """The stats of one queue, or of all by name. Raises if any is unavailable."""
         ...
 
     async def known_stats(self) -> KnownStats:
-        """Of all queues, as far as they can be looked at. Raises nothing for the others."""
+        """The stats of all queues that can be read now. Does not raise for the others."""
         ...
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        """Sleep until something may be deliverable. False when the time was up first."""
+        """Wait until something may be deliverable. False if the time was up first."""
         ...
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
     ) -> News:
-        """Sleep until messages came within reach of the subscription, new ones or again.
+        """Wait until more messages can be delivered to the subscription, new or returned.
 
-        `seen` is that of the news before, which is also what comes when the time was up first.
+        `seen` is from the news before; if the time is up first, the answer has the same.
         """
         ...
 
@@ -335,9 +335,9 @@ class Store(Protocol):
         ...
 
     def watch_letters(self, watch: LetterWatch) -> None:
-        """Tell of every dead letter once, at one of the servers that watch, within seconds."""
+        """Report every dead letter once, at one of the servers that watch, within seconds."""
         ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then let go of everything. Idempotent."""
+        """Finish what was accepted, then release everything. Idempotent."""
         ...

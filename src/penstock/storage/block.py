@@ -1,4 +1,4 @@
-"""Messages in bulk: as the log keeps them, for those who read very many and want columns."""
+"""Messages in bulk, in columns as the log keeps them, for reading very many."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ __all__ = ["Block", "Chunk", "block_of", "message_block"]
 
 
 class Block(NamedTuple):
-    """Consecutive messages of one publish; no object for each of them.
+    """Consecutive messages of one publish, without an object for each.
 
-    `origin` is the index that the ids are made of: the first one's own, but for a dead letter that
-    of the message that failed. `heads` are encoded envelopes, an empty one for a plain message;
-    None if all are plain.
+    `origin` is the index from which the ids are made: the first message's own or, for a dead
+    letter, that of the message that failed. `heads` are the encoded envelopes, empty for a plain
+    message; None if all are plain.
     """
 
     first: int
     origin: int
     created_ns: int
     sizes: array[int]  # of the bodies
-    bodies: memoryview  # one after the other
+    bodies: memoryview  # back to back
     heads: Sequence[bytes | memoryview] | None
     letter: DeadLetter | None = None
 
     def within(self, start: int, stop: int) -> Block | None:
-        """The messages ``start <= index < stop`` of it; None if there are none."""
+        """Its messages ``start <= index < stop``; None if there are none."""
         low = max(start - self.first, 0)
         high = min(stop - self.first, len(self.sizes))
         if low == 0 and high == len(self.sizes):
@@ -50,16 +50,16 @@ class Block(NamedTuple):
         )
 
     def each_body(self) -> list[bytes]:
-        """The bodies one by one."""
+        """The bodies, one by one."""
         data = bytes(self.bodies)
         ends = list(accumulate(self.sizes))
         return [data[end - size : end] for end, size in zip(ends, self.sizes, strict=True)]
 
 
 class Chunk(NamedTuple):
-    """A part of an index range. `next` is where to go on; `salt` tells one queue from another.
+    """A part of an index range. `next` is where to go on.
 
-    A queue that was deleted and made anew has another salt, though its name is the same.
+    `salt` identifies the queue: one that was deleted and created again has another salt.
     """
 
     blocks: list[Block]
@@ -68,7 +68,7 @@ class Chunk(NamedTuple):
 
 
 def block_of(event: Published) -> Block:
-    """Of what is in memory."""
+    """The block of a publish that is in memory."""
     heads = event.heads
     if heads is None and event.envelopes is not None:
         heads = [envelope.encode() for envelope in event.envelopes]
@@ -81,7 +81,7 @@ def block_of(event: Published) -> Block:
 
 
 def message_block(message: Message) -> Block:
-    """Of one message: for dead letters, and for a backend that has nothing better."""
+    """A block of one message, for dead letters, and for backends that have nothing better."""
     letter = message.dead_letter
     return Block(
         message.index,

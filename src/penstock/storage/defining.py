@@ -1,8 +1,8 @@
-"""Changes of queues and subscriptions, where the machine is in the store's own process.
+"""Changes of queues and subscriptions, for stores that have the machine in their own process.
 
-A change takes effect at one moment, as one command. But a reader with a filter needs to know which
-of the old messages match it, and to find that out takes pauses, in which other commands go on. So
-nothing is changed before the last pause, and what was looked up before it is looked up again.
+A change takes effect as one command. But a reader with a filter needs to know which old messages
+match it, and finding out takes awaits, during which other commands go on. So nothing is changed
+before the last await, and what was looked up before it is looked up again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from penstock.storage.waiters import Waiters
 
 __all__ = ["Defining"]
 
-# How many messages are read at a time where there may be any number of them.
+# How many messages to read at a time: there may be any number of them.
 _CHUNK = 1000
 
 
 class Defining:
-    """Applies changes, and wakes those who wait for what they bring or take away."""
+    """Applies changes, and wakes the waiters that they affect."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Defining:
         self._machine = machine
         self._reader = reader
         self._waiters = waiters
-        self._now_ns = now_ns  # raises when the store was closed
+        self._now_ns = now_ns  # raises if the store was closed
 
     async def define(self, change: base.Change) -> None:
         machine = self._machine
@@ -118,10 +118,10 @@ class Defining:
     async def _backfill(
         self, queue: Queue, filter_text: str | None, position: definitions.Start
     ) -> tuple[int, list[Run]]:
-        """Put old messages through a filter, with pauses, for there may be any number of them.
+        """Put old messages through a filter, letting others run: there may be any number of them.
 
-        There is none between the last look at the queue and the return. Who calls must look again
-        at whether the queue is still there.
+        There is no await between the last look at the queue and the return. The caller must check
+        again whether the queue still exists.
         """
         start = definitions.resolve_start(queue, position)
         if filter_text is None:
@@ -143,9 +143,9 @@ class Defining:
             if chunks >= allowance:
                 chunks = 0
                 await asyncio.sleep(0)
-                self._now_ns()  # raises when the store was closed
+                self._now_ns()  # raises if the store was closed
                 if at >= known:
-                    # Publishers may add a chunk in every pause: so there are fewer and fewer.
+                    # Publishers may add a chunk in every pause, so pause less and less often.
                     allowance *= 2
         return start, list(matches)
 

@@ -1,4 +1,4 @@
-"""The machine behind the storage contract. `memory` and `wal` differ only in their journal."""
+"""The storage contract on top of the machine. `memory` and `wal` differ only in their journal."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ from penstock.storage.waiters import Waiters
 
 __all__ = ["EmbeddedStore"]
 
-# About what the events of a command take, and what each of its targets adds.
+# Roughly the size of a command's events, and what each of its targets adds.
 _EVENT_BYTES = 256
 _TARGET_BYTES = 64
-# And what the row of a message takes, where its queue wants its events told.
+# Roughly the size of a message's row in the events queue, if its queue has one.
 _ROW_BYTES = 256
 
 
 class EmbeddedStore:
-    """Runs on one event loop. Commands are decided and applied without a pause, then committed.
+    """Runs on one event loop. Commands are decided and applied without an await, then committed.
 
-    Publishes, receives and acks are so at the end of the loop's turn, with others.
+    Publishes, receives and acks are gathered, and decided at the end of the loop's turn.
     """
 
     def __init__(self, *, machine: Machine, journal: MessageJournal, clock: Clock) -> None:
@@ -115,9 +115,9 @@ class EmbeddedStore:
         return self.machine.advance(self._clock.now_ns())
 
     def _admit(self, targets: int = 0) -> int:
-        """Before any command but a publish: refuse it while nothing has changed yet.
+        """Refuse a command other than a publish if the disk is full, before anything changes.
 
-        Returns the bytes that it may take. It does not wait for space: a command takes effect at
+        Returns the bytes that it may take. This does not wait for space: a command takes effect at
         once, or at the end of this turn of the loop.
         """
         each = _TARGET_BYTES + _ROW_BYTES if self.machine.is_observed else _TARGET_BYTES
@@ -127,7 +127,7 @@ class EmbeddedStore:
         return size
 
     def submit(self) -> asyncio.Future[None] | None:
-        """The end of every command: tell what happened, and commit it together with that."""
+        """End a command: publish its lifecycle events, and commit both together."""
         machine = self.machine
         if machine.untold:
             for events in tell(machine, machine.now_ns):
@@ -161,7 +161,7 @@ class EmbeddedStore:
     # Messages.
 
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
-        # Each row of its events has the topic of a message at most, beside what all rows have.
+        # The events can repeat each message's topic, hence its size, on top of the rows.
         is_told = self.machine.is_observed
         overhead = batch.size + _ROW_BYTES * len(batch.bodies) if is_told else 0
         if self._journal.has_room(self._publishes.size + batch.size + overhead):
@@ -173,7 +173,7 @@ class EmbeddedStore:
     ) -> PublishResult:
         size = batch.size + overhead
         while not self._journal.has_room(self._publishes.size + size):
-            # Others may take what there is while this one waits, so it looks again.
+            # Others may take the room while this one waits, so it checks again.
             await self._journal.make_room(self._publishes.size + size)
         return await self._publishes.add(queue, batch, overhead=overhead)
 
@@ -240,7 +240,7 @@ class EmbeddedStore:
             return []
         try:
             committed = self.submit()
-            # Put together what is at hand while the disk is busy.
+            # Assemble what is in memory while the disk is busy.
             deliveries = self._reader.deliver_nowait(handout)
             if committed is not None:
                 await committed
@@ -250,9 +250,9 @@ class EmbeddedStore:
             raise
 
     def _undo(self, handout: delivery.Handout) -> None:
-        """Who asked has gone: others may have it at once, and it does not count.
+        """Take back what a cancelled caller would have got: ready again, and not counted.
 
-        If that cannot be noted, the lease runs out in its time.
+        If that cannot be stored, the lease simply runs out.
         """
         with suppress(StorageError):
             now_ns = self._now()
@@ -280,7 +280,7 @@ class EmbeddedStore:
         return outcomes
 
     async def _next_turn(self) -> None:
-        """Who was woken comes now: what they take is committed together with what woke them."""
+        """Let woken waiters run first, so that what they take is committed with what woke them."""
         try:
             await asyncio.sleep(0)
         except asyncio.CancelledError:
@@ -335,7 +335,7 @@ class EmbeddedStore:
         return [None if index is None else by_index.get(index) for index in indexes]
 
     async def _read(self, queue: Queue, runs: list[Run]) -> list[Message]:
-        """Only what a crash cannot take back; after a failure, only what was stored before it."""
+        """Read only what is committed. After a failure, that is what was stored before it."""
         with suppress(StorageFailed):
             await self._commit()
         return await self._reader.read(queue, runs)
@@ -421,9 +421,9 @@ class EmbeddedStore:
         ]
 
     async def tick(self) -> None:
-        """Do what is due: expiries, leases that ran out, retention."""
+        """Do what is due: expiry, leases that ran out, retention."""
         if not self._journal.has_settle_room(_EVENT_BYTES):
-            # A disk that was full may have space again, and perhaps nobody publishes.
+            # A full disk may have space again, and there may be no publish to notice it.
             await self._journal.make_room(_EVENT_BYTES)
         self._admit()
         now_ns = self._now()
@@ -440,22 +440,22 @@ class EmbeddedStore:
         if self._closing is None:
             self._closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # Shielded: it comes to its end whether or not this caller waits for it.
+        # Shielded, so that it completes even if this caller is cancelled.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         await self._ticker.stop()
         for queue in self.machine.queues.values():
             self._waiters.wake_all(queue)
-        await asyncio.sleep(0)  # commits that were put off by a turn come first
+        await asyncio.sleep(0)  # let the commits run that were put off by a turn
         await self._finish()
 
     async def _finish(self) -> None:
-        """The last thing: nothing is accepted any more."""
+        """The last step of closing, when nothing is accepted any more."""
         await self._journal.close()
 
 
 def _hear(done: asyncio.Future[None]) -> None:
-    """Nobody waits for it. What failed is told to those who do."""
+    """Retrieve the exception of a commit that nobody awaits, lest asyncio warn of it."""
     if not done.cancelled():
         done.exception()

@@ -1,4 +1,4 @@
-"""What is to be done once, when all that one turn of the event loop brings is there."""
+"""Work to be done once, at the end of a turn of the event loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["EndOfTurn"]
 
 
 class EndOfTurn:
-    """Calls back at the end of the turn: each callback once, however often it was asked for.
+    """Calls each callback once at the end of the turn, however often it was asked for.
 
-    By the time it is called it is forgotten, so it may ask for the next turn.
+    It is forgotten before it is called, so it may ask for the next turn.
     """
 
     __slots__ = ("_callbacks",)

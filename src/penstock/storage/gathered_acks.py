@@ -1,7 +1,7 @@
 """Acks that arrive together are stored together.
 
-As publishes do (`gathered_publishes`), those of one turn of the event loop share an event of the
-log. Each caller still gets its own outcomes, and its own refusal.
+Like publishes (see `gathered_publishes`), those of one turn of the event loop share an event in the
+log. Each caller still gets its own outcomes, or its own error.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class _Ack(NamedTuple):
 
 
 class GatheredAcks(Gathering):
-    """Collects acks, by subscription, and applies them at the end of the loop's turn.
+    """Collects acks by subscription, and applies them at the end of the loop's turn.
 
-    The same message acked by two callers in one turn is done for both.
+    If two callers ack the same message in one turn, both get `Outcome.DONE`.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class GatheredAcks(Gathering):
         on_acked: Callable[[str, str], bool],
     ) -> None:
         super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
-        self._on_acked = on_acked  # whether somebody will come for what is free now
+        self._on_acked = on_acked  # returns whether a waiter was woken for what is free now
         self._acks: dict[tuple[str, str], list[_Ack]] = {}
 
     def add(
         self, queue: str, subscription: str, targets: Sequence[Target], size: int
     ) -> asyncio.Future[list[Outcome]]:
-        """``size`` is what it takes in the log, at most."""
+        """``size`` is the most that it takes in the log."""
         waiting: asyncio.Future[list[Outcome]] = self._expect(size)
         self._acks.setdefault((queue, subscription), []).append(_Ack(targets, waiting))
         return waiting
@@ -67,13 +67,13 @@ class GatheredAcks(Gathering):
             self._answer(answers, is_awaited=is_awaited)
 
     def _ack(self, queue: str, subscription: str, acks: list[_Ack]) -> list[Answer[list[Outcome]]]:
-        """For those that were accepted; the others have been told."""
+        """The answers for those that were accepted; the others are rejected here."""
         targets = [target for one in acks for target in one.targets]
         try:
             outcomes = ack(self._machine, queue, subscription, targets, self._now_ns())
         except PenstockError as exc:
             if len(acks) > 1:
-                # One of them may be wrong. Nothing has changed, so each can be judged by itself.
+                # Any of them may be at fault. Nothing has changed, so try each by itself.
                 return [found for one in acks for found in self._ack(queue, subscription, [one])]
             for one in acks:
                 reject(one.waiting, exc)

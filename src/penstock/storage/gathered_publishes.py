@@ -1,7 +1,7 @@
 """Publishes that arrive together are stored together.
 
-Every batch that comes in during one turn of the event loop joins one event of the log: one record,
-one index entry, one commit. Each caller still gets its own answer, and its own refusal.
+All batches that arrive in one turn of the event loop share one event in the log: one record, one
+index entry, one commit. Each caller still gets its own answer, or its own error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["GatheredPublishes"]
 
 
 class _Group:
-    """Calls for one queue that fit into one batch, in the order they came."""
+    """Calls for one queue that fit into one batch, in the order of their arrival."""
 
     __slots__ = ("answers", "batches", "count", "keys", "queue", "size")
 
@@ -47,7 +47,7 @@ class GatheredPublishes(Gathering):
         on_published: Callable[[str, int], bool],
     ) -> None:
         super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
-        self._on_published = on_published  # whether somebody will come for it at once
+        self._on_published = on_published  # returns whether a waiter was woken for it
         self._is_awaited = False
         self._groups: list[_Group] = []
         self._open: dict[str, _Group] = {}  # the last group of each queue
@@ -55,15 +55,15 @@ class GatheredPublishes(Gathering):
     def add(
         self, queue: str, batch: NewBatch, *, overhead: int = 0
     ) -> asyncio.Future[PublishResult]:
-        """``overhead`` is what it takes beside its own bytes."""
-        # One that cannot be a name fails here, and not among the others.
+        """``overhead`` is what it takes in the log besides its own bytes."""
+        # An unhashable name fails here, and does not affect the others.
         group = self._open.get(queue)
         count, size = len(batch.bodies), batch.size
         if (
             group is None
             or group.count + count > MAX_BATCH_MESSAGES
             or group.size + size > MAX_BATCH_BYTES
-            # A request that comes twice at once: the second is to find the first's answer.
+            # The same request twice at once: the second must find the first one's answer.
             or (batch.keys and not group.keys.isdisjoint(part.key for part in batch.keys))
         ):
             group = self._open[queue] = _Group(queue)
@@ -88,7 +88,7 @@ class GatheredPublishes(Gathering):
             self._answer(answers, is_awaited=is_awaited)
 
     def _publish(self, group: _Group) -> list[Answer[PublishResult]]:
-        """For those that were accepted; the others have been told."""
+        """The answers for those that were accepted; the others are rejected here."""
         batches, answers = group.batches, group.answers
         try:
             now_ns = self._now_ns()
@@ -116,7 +116,7 @@ class GatheredPublishes(Gathering):
 
 
 def _may_merge(queue: Queue, group: _Group, now_ns: int) -> bool:
-    """Not where one may be refused or answered by itself: for a bound, or a key that is known."""
+    """False if a call may be refused or answered by itself: for a bound, or for a known key."""
     config = queue.config
     if config.max_messages is not None or config.max_bytes is not None:
         return False

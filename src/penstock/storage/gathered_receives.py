@@ -1,7 +1,7 @@
 """Receives that arrive together are decided and stored together.
 
-As publishes do (`gathered_publishes`), those of one turn of the event loop share an event of the
-log: one delivery, of which each caller has a share.
+Like publishes (see `gathered_publishes`), those of one turn of the event loop share an event in the
+log: one delivery, of which each caller gets a share.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["GatheredReceives", "Wish"]
 
 
 class Wish:
-    """Messages for one caller, who waits until ``decided``.
+    """A receive by one caller, who waits for `decided`.
 
-    `handout` is what it was given, if anything, from the moment of that on: if the caller leaves
-    before it is answered, it has to be given back. `deliveries` are those, if they were at hand.
+    `handout` is set as soon as messages are leased for it: if the caller is cancelled before it is
+    answered, they must be given back. `deliveries` is set if they were all in memory.
     """
 
     __slots__ = ("decided", "deliveries", "handout", "want")
@@ -44,7 +44,7 @@ class _Asked(NamedTuple):
 
 
 class GatheredReceives(Gathering):
-    """Collects wishes, by what they ask for, and grants them at the end of the loop's turn."""
+    """Collects wishes by subscription and lease, and grants them at the end of the loop's turn."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class GatheredReceives(Gathering):
     def add(
         self, queue: str, subscription: str, want: Want, lease_seconds: float | None, size: int
     ) -> Wish:
-        """``size`` is what it takes in the log, at most."""
+        """``size`` is the most that it takes in the log."""
         wish = Wish(want, self._expect(size))
         self._wishes.setdefault(_Asked(queue, subscription, lease_seconds), []).append(wish)
         return wish
@@ -92,9 +92,9 @@ class GatheredReceives(Gathering):
     def _share_out(self, handout: Handout, shares: list[list[Run]], wishes: list[Wish]) -> None:
         deliveries = self._deliver_nowait(handout)
         if deliveries is not None and len(deliveries) < sum(b - a for a, b in handout.runs):
-            deliveries = None  # something is missing: each is to see what of its own there is
+            deliveries = None  # something is missing: each caller reads its own share
         start = 0
-        for wish, share in zip(wishes, shares, strict=False):  # there may be fewer messages
+        for wish, share in zip(wishes, shares, strict=False):  # there may be fewer shares
             wish.handout = handout._replace(runs=share)
             if deliveries is not None:
                 stop = start + sum(b - a for a, b in share)

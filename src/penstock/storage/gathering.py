@@ -1,4 +1,4 @@
-"""Calls that wait for the end of the event loop's turn, to be decided and stored together."""
+"""Calls that are gathered until the end of the event loop's turn, and stored together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 
 class Gathering(ABC):
-    """What publishes, receives and acks have in common: a turn to gather in, then one answer each.
+    """What gathered publishes, receives and acks have in common.
 
-    `size` is how many bytes of the log will be needed for what has gathered.
+    `size` is how many bytes in the log the gathered calls will need.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Gathering(ABC):
         submit: Callable[[], asyncio.Future[None] | None],
         now_ns: Callable[[], int],
     ) -> None:
-        """``submit`` returns what is done when all is committed, or None when it is so already."""
+        """``submit`` returns a future for the commit, or None if all is committed already."""
         self._machine = machine
         self._journal = journal
         self._submit = submit
@@ -47,19 +47,19 @@ class Gathering(ABC):
     def _decide(self) -> None: ...
 
     def _expect(self, size: int) -> asyncio.Future[T]:
-        """What a caller waits for. ``size`` is what its call takes in the log, at most."""
+        """A future for a caller to await. ``size`` is the most that its call takes in the log."""
         if self._loop is None:
-            # Asked once: it costs a system call.
+            # Cached, because it costs a system call.
             self._loop = asyncio.get_running_loop()
         self.size += size
         self._journal.before_commit(self.flush, size)
         return self._loop.create_future()
 
     def _answer(self, answers: list[Answer[T]], *, is_awaited: bool = False) -> None:
-        """``is_awaited``: somebody was waiting for this, and will come in the next turn.
+        """Answer once committed. ``is_awaited``: waiters were woken, and will run in the next turn.
 
-        What they do is committed together with it: so a message that is awaited is delivered after
-        one sync, not two.
+        Then the commit is put off to include what they do, so that a message that is awaited is
+        delivered after one sync, not two.
         """
         if is_awaited:
             assert self._loop is not None

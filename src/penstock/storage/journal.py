@@ -1,4 +1,4 @@
-"""What a store over the machine asks of its journal. The machine itself asks only for `append`."""
+"""What an embedded store needs of its journal. The machine itself needs only `append`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["MessageJournal"]
 
 
 class MessageJournal(Journal, MessageSource, Protocol):
-    """Keeps events, and gives back those that carry messages."""
+    """Stores events, and loads those that carry messages."""
 
     @property
     def durability(self) -> Durability: ...
 
     @property
     def problem(self) -> str | None:
-        """Why nothing can be appended any more, if so."""
+        """Why nothing can be appended any more, if that is so."""
         ...
 
     def has_room(self, size: int) -> bool:
@@ -29,19 +29,19 @@ class MessageJournal(Journal, MessageSource, Protocol):
         ...
 
     def has_settle_room(self, size: int) -> bool:
-        """False when it is known that there is no space for other events of this many bytes."""
+        """False if there is known to be no space for other events of this many bytes."""
         ...
 
     async def make_room(self, size: int) -> None:
-        """Returns when there is; raises `DiskFull`."""
+        """Returns once there is space. Raises `DiskFull`."""
         ...
 
     def submit(self) -> asyncio.Future[None] | None:
-        """Done when all that was appended has the journal's durability; None if it has already."""
+        """A future for all that was appended to reach its durability; None if it already has."""
         ...
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        """Call it, once, when all that comes together is there: it will append ``size`` more."""
+        """Call ``callback`` once before the next commit. It will append about ``size`` bytes."""
         ...
 
     async def close(self) -> None: ...

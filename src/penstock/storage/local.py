@@ -1,4 +1,4 @@
-"""Of a server that has its data to itself: documents are files of the data directory."""
+"""`Shared` for a server that has its data to itself: documents are files in its directory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEY_SUFFIX = ".key"
 
 
 class LocalShared:
-    """See `Shared`. Without a directory all of it is in memory."""
+    """See `Shared`. Without a directory, everything is in memory."""
 
     def __init__(self, directory: Path | None, clock: Clock) -> None:
         self._directory = directory
@@ -46,7 +46,7 @@ class LocalShared:
             return Document(content, self._versions.get(name) or self._renew(name))
 
     async def put(self, name: str, content: bytes, version: str) -> str | None:
-        # Shielded: what was begun comes to its end before the next one's turn.
+        # Shielded, so that a write that has begun completes before the next one.
         return await asyncio.shield(self._put(name, content, version))
 
     async def _put(self, name: str, content: bytes, version: str) -> str | None:
@@ -57,7 +57,7 @@ class LocalShared:
             return self._renew(name)
 
     def follow(self, name: str, look: Callable[[], Awaitable[None]]) -> None:
-        """Nobody else changes it."""
+        """Nothing to do: nobody else changes a document."""
 
     async def over_limit(self, limits: Sequence[Limit]) -> Limit | None:
         window = self._clock.now_ns() // NANOSECONDS
@@ -96,7 +96,7 @@ class LocalShared:
 
 
 def _read_key(path: Path) -> bytes:
-    """One that others could read or change is refused."""
+    """Raises unless it is a plain file that only its owner can access."""
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
@@ -111,9 +111,9 @@ def _read_key(path: Path) -> bytes:
 
 
 def _write_private(path: Path, content: bytes) -> None:
-    """All of it or nothing, on the disk when it returns, readable by the owner alone.
+    """Replace a file atomically and durably, readable by the owner alone.
 
-    Raises `OSError`; what was there before is then still there.
+    Raises `OSError`; the former content is then still there.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(path.name + ".new")

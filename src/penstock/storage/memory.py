@@ -1,4 +1,4 @@
-"""The memory backend: the machine alone. Fast, and gone when the process is."""
+"""The memory backend: just the machine. Fast, and gone with the process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _MemoryJournal:
     """Keeps the events that carry messages for as long as a queue refers to them."""
 
     durability: Durability = "memory"
-    moves = 0  # an event stays where it is
+    moves = 0  # events never move
 
     def __init__(self) -> None:
         self._events: dict[int, Event] = {}

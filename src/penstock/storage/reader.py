@@ -1,4 +1,4 @@
-"""From indexes to messages: where the machine says they are, as the journal has them."""
+"""From indexes to messages: the machine knows where they are, and the journal has them."""
 
 from __future__ import annotations
 
@@ -20,36 +20,36 @@ __all__ = ["MessageReader", "MessageSource"]
 
 logger = logging.getLogger(__name__)
 
-# How many dead letters are read at a time: each leads to a message elsewhere.
+# How many dead letters to read at a time. Each takes another read, of the message that failed.
 _LETTERS = 100
 
 
 class MessageSource(Protocol):
-    """Gives back the events that carry messages."""
+    """Loads the events that carry messages."""
 
     @property
     def moves(self) -> int:
-        """Grows when events get other places: those that were looked up before are void."""
+        """Grows when events move: places that were looked up before are void."""
         ...
 
     def load_nowait(self, place: Place) -> Event | None:
-        """An event at hand; None when it takes I/O to get it."""
+        """An event that is in memory; None if it takes I/O."""
         ...
 
     async def load(self, place: Place) -> Event | None:
-        """None when it was never stored, because the storage failed."""
+        """None if it was never stored because the storage failed."""
         ...
 
     async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
-        """Whole publishes of a queue; those that were never stored, or hold nothing, are left out.
+        """Whole publishes of a queue, without those that were never stored or are empty.
 
-        Nothing of it blocks the event loop.
+        Does not block the event loop.
         """
         ...
 
 
 class _Part(NamedTuple):
-    """The messages ``start <= index < stop``, which one event holds."""
+    """The messages ``start <= index < stop``, which are in one event."""
 
     place: Place
     start: int
@@ -58,7 +58,7 @@ class _Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Messages at hand: a part of a publish. With `letter` it is one that failed."""
+    """A part of a publish that was loaded. With `letter`, it is the message of a dead letter."""
 
     published: Published
     start: int
@@ -77,7 +77,7 @@ class MessageReader:
         return _messages(queue, await self._pieces(queue, runs))
 
     def read_nowait(self, queue: Queue, runs: list[Run]) -> list[Message] | None:
-        """None when any part of it takes I/O."""
+        """None if any part of it takes I/O."""
         pieces = self._pieces_nowait(queue, runs)
         return None if pieces is None else _messages(queue, pieces)
 
@@ -85,9 +85,9 @@ class MessageReader:
         """Some of the messages ``[start, stop)``, and where to go on."""
         stop = min(stop, queue.next)
         salt = _salt(queue)
-        first = queue.first  # before any pause, in which more may be set aside
+        first = queue.first  # read before any await, during which more may be kept aside
         if start < first:
-            # Older ones that somebody still needs are kept aside, one by one.
+            # Older messages that are still needed are kept aside, one by one.
             aside = sorted(index for index in queue.stragglers if start <= index < stop)
             if aside:
                 following = aside[_LETTERS] if len(aside) > _LETTERS else min(first, stop)
@@ -105,7 +105,7 @@ class MessageReader:
         try:
             whole = await self._source.load_blocks(queue.id, places)
         except CorruptLog:
-            # No damage if it was moved or removed while it was being read.
+            # Not damaged if it was moved or removed while it was being read.
             if moves == self._source.moves and queue.first <= start:
                 raise
             return await self.scan(queue, start, stop, most_bytes)
@@ -113,10 +113,10 @@ class MessageReader:
         return Chunk([part for part in parts if part is not None], places.stop, salt)
 
     async def deliver(self, handout: Handout) -> list[Delivery]:
-        """What of it can be read; `CorruptLog` if nothing can.
+        """The messages that can be read. Raises `CorruptLog` if none can.
 
-        The others stay in flight. So they fail when their leases end, and are dead letters in the
-        end, instead of failing all that is received with them for ever.
+        The others stay in flight, so they fail when their leases end and finally become dead
+        letters, instead of failing every receive that includes them for ever.
         """
         queue = handout.subscription.queue
         try:
@@ -146,7 +146,7 @@ class MessageReader:
         return pieces
 
     def deliver_nowait(self, handout: Handout) -> list[Delivery] | None:
-        """None when any part of it takes I/O, or a closer look."""
+        """None if any part of it takes I/O, or is damaged."""
         queue = handout.subscription.queue
         try:
             pieces = self._pieces_nowait(queue, handout.runs)
@@ -180,7 +180,7 @@ class MessageReader:
                 try:
                     event = self._source.load_nowait(place) or await self._source.load(place)
                 except CorruptLog:
-                    # No damage if it was moved or removed while it was being read.
+                    # Not damaged if it was moved or removed while it was being read.
                     again = _parts(queue, (start, run[1]))
                     if again[:1] == parts[at : at + 1]:
                         raise
@@ -253,7 +253,7 @@ def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Del
         created_ns = piece.created_ns
         dead_letter = _dead_letter(queue, letter)
         deliveries += [
-            Delivery(  # by position: that takes half as long as by name
+            Delivery(  # positional arguments take half as long as named ones
                 name,
                 index,
                 created_ns,
@@ -270,14 +270,14 @@ def _deliveries(queue: Queue, pieces: list[Piece], handout: Handout) -> list[Del
                 (letter.letter_index,) if letter else range(piece.start, piece.stop),
                 event.bodies[within],
                 repeat(PLAIN) if event.envelopes is None else event.envelopes[within],
-                strict=False,  # the shared envelope repeats without end
+                strict=False,  # the repeated envelope has no end
             )
         ]
     return deliveries
 
 
 def _salt(queue: Queue) -> int:
-    """A dead letter keeps the id that it had, so it has the salt of the queue it came from."""
+    """The salt for ids: a dead letter keeps its id, and so the salt of the queue it came from."""
     return queue.source.salt if queue.source is not None else queue.salt
 
 

@@ -1,4 +1,4 @@
-"""From a URL to an open store. The only place, beside the server, that names a backend."""
+"""From a URL to an open store. Besides the server, the only place that names backends."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ async def open_store(
     archive: str | None = None,
     archive_mode: ArchiveMode = "sync",
 ) -> Store:
-    """``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
+    """Open ``memory:``, ``wal:<directory>``, or just a directory; ``~`` is the home directory.
 
-    Or ``redis://host:port/db?prefix=name``, with TLS ``rediss:``, by a socket ``unix:``.
-    ``sync`` is ``always``, ``interval`` or ``never``. ``observe_sync`` is told the seconds of every
-    sync of the disk, from another thread. ``archive`` is ``mongodb://…``, the durable record behind
-    a Redis. Raises `UnknownBackend`, `StorageError` for
-    a directory that cannot be used, and whatever the backend raises at start.
+    Or ``redis://host:port/db?prefix=name``, ``rediss:`` for TLS, ``unix:`` for a socket.
+    ``sync`` is ``always``, ``interval`` or ``never``. ``observe_sync`` is called with the duration
+    of every disk sync in seconds, from another thread. ``archive`` is ``mongodb://…``, the durable
+    record behind Redis. Raises `UnknownBackend`, `StorageError` for a directory that cannot be
+    used, and whatever the backend raises when it opens.
     """
     if not isinstance(url, str):
         raise InvalidArgument(f"the store's url is {url!r}: use a text, for example wal:./data")
@@ -80,7 +80,7 @@ async def open_archived(
     clock: Clock | None = None,
     rng: Random | None = None,
 ) -> ArchivedStore:
-    """A Redis with its record in MongoDB. Whatever Redis has lost is rebuilt first."""
+    """Redis with its record in MongoDB. Whatever Redis has lost is rebuilt first."""
     from penstock.storage.mongo.store import ArchivedStore
 
     if not archive.startswith(("mongodb://", "mongodb+srv://")):
@@ -157,7 +157,7 @@ def _disk_files(path: str, observe_sync: Callable[[float], None] | None) -> Disk
 
     try:
         return DiskFiles(Path(path).expanduser(), observe_sync=observe_sync)
-    except (ValueError, RuntimeError) as exc:  # no path at all; a home that nobody has
+    except (ValueError, RuntimeError) as exc:  # not a path, or the home of an unknown user
         raise _unusable(path, exc) from exc
 
 

@@ -1,7 +1,7 @@
-"""What each settlement of the contract means to the machine.
+"""From the settlements of the storage contract to the machine's commands.
 
-Those of one call are settled in their order, and all of them or none: what is wrong with any of
-them is found before the first is applied.
+Those of one call are applied in order, all or none: any that is invalid is found before the first
+is applied.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def settle_all(
     settlements: Sequence[base.Settlement],
     now_ns: int,
 ) -> list[list[Outcome]]:
-    """An outcome for each target of each settlement."""
+    """Returns an outcome for each target of each settlement."""
     if len(settlements) > 1:
-        # One alone is checked before it changes anything.
+        # A single one is checked by its command, before that changes anything.
         _check(machine.subscription(queue, subscription), settlements)
     outcomes: list[list[Outcome]] = []
     for settlement in settlements:
@@ -59,7 +59,7 @@ def settle_all(
 
 
 def _check(reader: Subscription, settlements: Sequence[base.Settlement]) -> None:
-    """Raise what any of them would, while nothing has changed yet."""
+    """Raise whatever any of them would, before anything changes."""
     for settlement in settlements:
         match settlement:
             case base.Ack(targets=targets) | base.GiveBack(targets=targets):

@@ -1,4 +1,4 @@
-"""The regular work of a store: what time brings about without anybody asking."""
+"""The regular work of a store: what becomes due without any call."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ logger = logging.getLogger(__name__)
 
 
 class Ticker:
-    """A failure is logged, once as long as it stays the same; the work goes on at the next tick."""
+    """Ticks on after a failure, which is logged once for as long as it stays the same."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tick: Callable[[], Awaitable[None]], every_seconds: float) -> None:
-        """The first one is after ``every_seconds``."""
+        """The first tick is after ``every_seconds``."""
         self._task = asyncio.get_running_loop().create_task(_tick_forever(tick, every_seconds))
 
     async def stop(self) -> None:
-        """None is under way any more. Also if there never was any."""
+        """Afterwards no tick is under way. May be called without `start`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -37,7 +37,7 @@ async def _tick_forever(tick: Callable[[], Awaitable[None]], every_seconds: floa
         try:
             await tick()
         except StorageError as exc:
-            # Whoever uses the store is told by its own call; time goes on for the others.
+            # Callers get the error from their own calls; here the next tick tries again.
             if str(exc) != known:
                 logger.error("the regular work of the store failed: %s", exc)
             known = str(exc)

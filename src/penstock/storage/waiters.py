@@ -1,4 +1,4 @@
-"""Those who wait for messages: long polls cost nothing until there is something for them."""
+"""Waiters for messages: a long poll costs nothing until there is something for it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from penstock.core.subscription import Subscription
 
 __all__ = ["Waiters"]
 
-# Something due now may stay so: a clock that was set back stands still until it has caught up.
+# What is due may stay due: if the clock was set back, time stands still until it catches up.
 _SHORTEST_WAIT_SECONDS = 0.01
 
 _NOBODY: dict[int, _Line] = {}
 
 
-# True for one who was woken, False for one whose time was up.
+# True if it was woken, False if its time was up.
 _Waiter = asyncio.Future[bool]
 
 
 class _Watcher(NamedTuple):
-    """Who waits for more than it has seen, whether or not there is something already."""
+    """Waits for more than it has seen, whether or not something is deliverable already."""
 
     seen: int
     waiter: _Waiter
 
 
 class _Line:
-    """Who waits on one subscription, and until when they sleep if nobody wakes them."""
+    """The waiters of one subscription, and until when they sleep if nobody wakes them."""
 
     __slots__ = ("due_ns", "reader", "waiters", "watchers")
 
@@ -43,19 +43,19 @@ class _Line:
         self.due_ns: int | None = None
 
     def wake(self, count: int | None = None) -> None:
-        """The first ``count`` of those who still wait, or all."""
+        """Wake the first ``count`` of those who still wait, or all."""
         while self.waiters and (count is None or count > 0):
             if _end(self.waiters.popleft(), True) and count is not None:
                 count -= 1
 
     def wake_all(self) -> None:
-        """Whether or not there is anything."""
+        """Wake everybody, whether or not there is anything for them."""
         self.wake()
         for watcher in self.watchers:
             _end(watcher.waiter, True)
 
     def look(self, now_ns: int, count: int | None = None) -> bool:
-        """Wake those for whom there is something, up to ``count``; whether there is."""
+        """Wake up to ``count`` waiters if something is deliverable. Returns whether it is."""
         reader = self.reader
         for watcher in self.watchers:
             if watcher.seen != reader.news:
@@ -68,25 +68,25 @@ class _Line:
             return True
         due_ns = reader.next_due_ns()
         if due_ns is not None and (self.due_ns is None or due_ns < self.due_ns):
-            # Something will be ready earlier than they know: they look, and sleep again.
+            # Something is due earlier than they know: let them check, and sleep again.
             self.wake()
         return False
 
 
 class Waiters:
-    """Lines of futures, one line a subscription. A subscription nobody waits on has none.
+    """A line of futures for each subscription that somebody waits on.
 
-    The invariant: who could receive something does not sleep on. Whatever happens to a queue may be
-    followed by `wake`, which looks at all its lines. `wake_fed` and `wake_settled` look at fewer:
-    those for whom a publish or a settle can change anything. (Each sleeps until its own next lease
-    or delay ends. What time brings about for others is noticed at the store's next `tick`.)
+    The invariant: nobody who could receive something sleeps on. `wake` serves after any change of a
+    queue, and looks at all of its lines. `wake_fed` and `wake_settled` look at fewer: those that a
+    publish or a settlement can affect. (A waiter sleeps until the next lease or delay of its own
+    subscription ends. What time does to others is noticed at the store's next `tick`.)
     """
 
     def __init__(self) -> None:
         self._lines: dict[Feed, dict[int, _Line]] = {}  # by feed, then by the reader's id
 
     async def wait(self, reader: Subscription, timeout_seconds: float, now_ns: int) -> bool:
-        """Until something may be deliverable; False when the time was up first."""
+        """Wait until something may be deliverable. False if the time was up first."""
         reader.mature(now_ns)
         if is_deliverable(reader):
             return True
@@ -105,7 +105,7 @@ class Waiters:
             return await waiter or seconds < timeout_seconds
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and waiter.result():
-                line.wake(1)  # it was woken, but will not come: another one may
+                line.wake(1)  # it was woken but is cancelled: wake another one instead
             raise
         finally:
             timer.cancel()
@@ -114,7 +114,7 @@ class Waiters:
             self._leave(line)
 
     async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> None:
-        """Until `Subscription.news` is another number than ``seen``, or the time is up."""
+        """Wait until `Subscription.news` differs from ``seen``, or the time is up."""
         if reader.news == seen:
             loop = asyncio.get_running_loop()
             watcher = _Watcher(seen, loop.create_future())
@@ -136,7 +136,7 @@ class Waiters:
         return line
 
     def _leave(self, line: _Line) -> None:
-        """Without anybody in it, it is no more."""
+        """Remove the line if nobody is left in it."""
         if line.waiters or line.watchers:
             return
         feed, id = line.reader.feed, line.reader.id
@@ -147,9 +147,9 @@ class Waiters:
                 del self._lines[feed]
 
     def wake(self, queue: Queue, now_ns: int) -> bool:
-        """Wake who waits for a message of the queue, whatever happened to it.
+        """Wake those who wait for a message of the queue, whatever happened to it.
 
-        Returns whether somebody will come for a message, in the loop's next turn.
+        Returns whether somebody will come for a message in the loop's next turn.
         """
         if not self._lines:
             return False
@@ -157,17 +157,17 @@ class Waiters:
         return self._look_at(queue.feeds, now_ns) or has_woken
 
     def wake_fed(self, queue: Queue, count: int, now_ns: int) -> bool:
-        """As `wake`, after a publish of ``count`` messages: for no more than there are messages.
+        """Like `wake`, after a publish of ``count`` messages: wakes at most that many per line.
 
-        Only who reads a feed that it reached can have got something.
+        Only readers of the feeds that it reached can have got something.
         """
         return self._look_at(queue.feeds.reached, now_ns, count) if self._lines else False
 
     def wake_settled(self, reader: Subscription, now_ns: int) -> bool:
-        """As `wake`, after something was settled, or given back, on a subscription.
+        """Like `wake`, after something was settled or given back on a subscription.
 
-        That can give something to itself, to those that wait for it, directly or not, and to who
-        reads the dead letters.
+        That can make messages deliverable on it, on those that depend on it, directly or not, and
+        in the dead-letter queue.
         """
         if not self._lines:
             return False
@@ -193,7 +193,7 @@ class Waiters:
         return self._lines.get(reader.feed, _NOBODY).get(reader.id)
 
     def wake_all(self, queue: Queue) -> None:
-        """Whether or not there is anything: the queue or the store is going away."""
+        """Wake everybody, because the queue or the store is going away."""
         for feed in queue.feeds:
             for line in self._lines.get(feed, _NOBODY).values():
                 line.wake_all()
@@ -201,14 +201,14 @@ class Waiters:
             self.wake_all(queue.dead_letters)
 
     def wake_reader(self, reader: Subscription) -> None:
-        """All who wait on a subscription, because it is going away."""
+        """Wake everybody on a subscription, because it is going away."""
         line = self._line(reader)
         if line is not None:
             line.wake_all()
 
 
 def _with_descendants(reader: Subscription) -> Iterable[Subscription]:
-    """A subscription and all that wait for it, for those, and so on; each once."""
+    """A subscription and all that depend on it, directly or not; each once."""
     found = {reader.id: reader}
     ahead = [reader]
     while ahead:
@@ -220,7 +220,7 @@ def _with_descendants(reader: Subscription) -> Iterable[Subscription]:
 
 
 def _end(waiter: _Waiter, is_woken: bool) -> bool:
-    """Whether it still waited."""
+    """Returns whether it was still waiting."""
     if waiter.done():
         return False
     waiter.set_result(is_woken)

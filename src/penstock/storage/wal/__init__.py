@@ -5,5 +5,5 @@ From the disk upwards: ``files`` (the file system), ``record`` and ``segment`` (
 ``committer`` (group commit), ``codec`` (events as records), ``journal`` (the machine's view of
 the log), ``checkpoint``, ``recovery`` and ``compaction``, and ``store``, which puts them together.
 
-``offline`` has what looks at a directory and mends it while no store is open.
+``offline`` inspects and repairs a directory while no store has it open.
 """

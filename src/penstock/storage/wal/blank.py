@@ -1,4 +1,4 @@
-"""A machine that is to be brought to the state a directory holds: it applies, and never emits."""
+"""A machine to load the state of a directory into: it applies events, and never emits any."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["blank_machine"]
 
 
 class _NoJournal:
-    """Events are applied to such a machine; it must never emit one."""
+    """For a machine that must never emit an event."""
 
     def append(self, event: Event) -> Place:
         raise AssertionError(f"a machine that is only looked at emitted {event}")

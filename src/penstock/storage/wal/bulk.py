@@ -1,4 +1,4 @@
-"""Reading many records at once, in a thread: few large reads, and nothing decoded but the frame."""
+"""Reading many records at once, in a thread: a few large reads, and only framing is decoded."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.storage.wal.segment import offset_of, segment_of
 
 __all__ = ["failed_read", "read_blocks", "unreadable"]
 
-# Records closer to each other than this are read in one go, with what lies between.
+# Records closer together than this are read in one go, with what lies between them.
 _GAP_BYTES = 64 * 1024
 
 
@@ -36,9 +36,9 @@ def read_blocks(
     lengths: array[int],
     queue_id: int,
 ) -> list[Block]:
-    """BLOCKING. The messages of a queue in these records; what holds none is left out.
+    """BLOCKING. The messages of a queue in these records; records without messages are skipped.
 
-    ``names`` are the files of the segments. Raises `CorruptLog` and `StorageError`.
+    ``names`` maps segments to files. Raises `CorruptLog` and `StorageError`.
     """
     blocks: list[Block] = []
     for span in _spans(locators, lengths):
@@ -77,7 +77,7 @@ def _spans(locators: array[int], lengths: array[int]) -> Iterator[_Span]:
 
 
 def failed_read(exc: OSError, name: str, offset: int) -> StorageError:
-    """Only a file that is missing is damage: other failures say nothing about what it holds."""
+    """Only a missing file counts as damage: other failures say nothing about its content."""
     if isinstance(exc, FileNotFoundError):
         return unreadable(name, offset)
     return StorageError(

@@ -1,15 +1,15 @@
-"""Files beside the log that make a start short: checkpoints, and an index for each segment.
+"""Files beside the log that make recovery short: checkpoints, and an index for each segment.
 
 A **checkpoint**, ``<number>.ckpt``, holds the machine's state at the beginning of segment
 ``<number>``, without the timelines. Recovery loads it and replays the log from that segment on.
 
-A segment's **index**, ``<number>.idx``, says which batches of which queue the segment holds and
-where. It is written when a checkpoint has left the segment behind, and it can be made again by
-reading the segment; it names the salt of the file that it describes.
+A segment's **index**, ``<number>.idx``, says which batches of which queues the segment holds, and
+where. It is written when a checkpoint has passed the segment, and can be rebuilt from the segment.
+It has the salt of the file that it describes.
 
-Both are ``magic, version u16, CRC-32C u32, MessagePack``; the CRC is that of the version and of the
-MessagePack. They are written whole or not at all. A newer version is refused, a damaged index is
-made again, a damaged checkpoint is corruption.
+Both are ``magic, version u16, CRC-32C u32, MessagePack``; the CRC covers the version and the
+MessagePack. They are written atomically. A newer version is refused, a damaged index is rebuilt, a
+damaged checkpoint is corruption.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The state before the first record of `segment`. `segments` are the older ones it needs.
+    """The state before the first record of `segment`. `segments` are the older ones still needed.
 
-    `packs` says in which file a compacted segment is.
+    `packs` maps compacted segments to their files.
     """
 
     segment: int
@@ -66,7 +66,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class SegmentIndex(msgspec.Struct, frozen=True, kw_only=True):
     """Batches by queue id, and the salt of the segment file they are in.
 
-    `aside` are batches that the timeline has dropped, by the index of a straggler in them.
+    `aside` has the batches of stragglers, which the timeline has dropped, by the straggler's index.
     """
 
     salt: bytes
@@ -83,7 +83,7 @@ def index_name(segment: int) -> str:
 
 
 def index_of(machine: Machine, segment: int) -> SegmentIndex:
-    """What the machine knows of a segment; the salt is left to who reads the file."""
+    """What the machine knows of a segment. The salt is left for the caller to fill in."""
     low, high = position_of(segment, 0), position_of(segment + 1, 0)
     parts = {queue.id: queue.timeline.dump(low, high) for queue in machine.queues.values()}
     aside = {
@@ -111,7 +111,7 @@ def encode(value: Checkpoint | SegmentIndex) -> bytes:
 
 
 def _crc(version: int, data: bytes | memoryview) -> int:
-    """Covers the version, so that damage to it does not pass for a newer format."""
+    """Covers the version, so that damage to it is not taken for a newer format."""
     return crc32c(data, crc32c(_VERSION.pack(version)))
 
 
@@ -121,7 +121,7 @@ def save(files: Files, name: str, data: bytes) -> None:
 
 
 def newest_checkpoint(files: Files) -> Checkpoint | None:
-    """Raises `CorruptLog` when it is damaged: the log before it need not be complete any more."""
+    """Raises `CorruptLog` if it is damaged: the log before it may no longer be complete."""
     numbers = numbers_of(files, "ckpt")
     return load_checkpoint(files, numbers[-1]) if numbers else None
 
@@ -139,7 +139,7 @@ def load_checkpoint(files: Files, segment: int) -> Checkpoint:
 
 
 def load_index(files: Files, segment: int, salt: bytes | None) -> SegmentIndex | None:
-    """None when there is none for the file with this salt, or it is damaged. No salt is any."""
+    """None if it is missing, damaged, or of a file with another salt. A salt of None is any."""
     found = _load(files, index_name(segment), SegmentIndex)
     return found if found is not None and salt in (None, found.salt) else None
 

@@ -49,7 +49,7 @@ __all__ = [
 PUBLISHED = 30
 
 UNREADABLE = (msgspec.MsgspecError, StructError)
-"""What decoding raises for a payload that no event was encoded to."""
+"""What decoding raises for a payload that is not an event."""
 
 _HEADER = Struct("<IQqIBI")
 _U32 = Struct("<I")
@@ -72,7 +72,7 @@ _NAMES = {tag: kind.__name__ for kind, tag in _KINDS.items()}
 
 
 def kind_name(kind: int) -> str:
-    """For people."""
+    """The name of a record's kind, to be shown to people."""
     return _NAMES.get(kind, f"unknown kind {kind}")
 
 
@@ -116,9 +116,9 @@ def _little(sizes: array[int]) -> bytes:
 
 
 def decode(kind: int, payload: memoryview) -> ev.Event:
-    """The event, without bodies. Raises `NewerFormat` for a kind that is not known here.
+    """The event, without bodies. Raises `NewerFormat` for an unknown kind.
 
-    A payload that is no event raises one of `UNREADABLE`.
+    A payload that is not an event raises one of `UNREADABLE`.
     """
     if kind == PUBLISHED:
         return decode_published(payload, with_bodies=False)
@@ -168,7 +168,7 @@ def decode_published(payload: memoryview, *, with_bodies: bool) -> ev.Published:
 
 
 def decode_block(payload: memoryview) -> tuple[int, Block]:
-    """The id of the queue, and the messages as they lie there: nothing of them is copied."""
+    """The id of the queue, and its messages, without copying them."""
     queue_id, first, at_ns, count, has_heads, extra_size = _HEADER.unpack_from(payload)
     at = _HEADER.size
     sizes = array("I", payload[at : at + 4 * count].tobytes())

@@ -1,11 +1,11 @@
-"""Group commit: what comes together is committed together.
+"""Group commit: calls that arrive together share a sync.
 
-Those who were answered together come back together, one turn of the event loop after the other. So
-a small group stays open until it has as many as the one before, or until a turn brings none. Then
-it is written and synced right there, on the loop, which has nothing else to do: to hand it to a
-thread and to hear back would take longer than the sync. Everything else goes to the writer thread:
-a large group, a new segment, whatever comes while the thread is busy or the disk is slow. Then the
-loop goes on, and all that it appends until the thread is back is the next group. Either way, the
+Callers that were answered together tend to come back together, over a few turns of the event loop.
+So a small group stays open until it has as many calls as the one before, or until a turn adds none.
+Then it is written and synced right on the loop, which has nothing else to do: handing it to a
+thread and hearing back would take longer than the sync. Everything else goes to the writer thread:
+a large group, a new segment, whatever comes while the thread is busy or the disk is slow. The loop
+goes on meanwhile, and what it appends until the thread is done is the next group. Either way, the
 busier the log is, the more records share a sync.
 """
 
@@ -26,14 +26,14 @@ T = TypeVar("T")
 
 DEFAULT_SYNC_INTERVAL_SECONDS = 0.1
 
-# A larger group takes so long to write that the loop had better go on meanwhile.
+# A larger group takes so long to write that the loop should go on meanwhile.
 DEFAULT_INLINE_BYTES = 2**20
 
-# No group is kept open for longer, however many may still join it.
+# No group is kept open for longer, however many calls may still join it.
 _LONGEST_OPEN_SECONDS = 0.002
 
-# A commit on the loop that takes longer is slow, and the thread takes over for a while: so that
-# slow ones hold up the loop for a tenth of the time at most.
+# After a commit on the loop that takes longer, the thread takes over for a while, so that slow
+# commits block the loop for at most a tenth of the time.
 _SLOW_SECONDS = 0.001
 _RESTS_AFTER_SLOW = 10
 
@@ -43,34 +43,34 @@ class Committer(Protocol):
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended all committing, if something did."""
+        """Why nothing can be committed any more, if that is so."""
         ...
 
     def submit(self) -> asyncio.Future[None]:
-        """A future that is done when all that was appended so far is committed, by the log's mode.
+        """A future that is done when everything appended so far is committed, by the log's mode.
 
-        Each caller has a future of its own and may cancel it. Raises ``StorageFailed``, at once or
-        from the future, and ``StorageClosed``.
+        Each caller has its own future and may cancel it. Raises ``StorageFailed``, at once or from
+        the future, and ``StorageClosed``.
         """
         ...
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
-        """Call it, once, when the group is complete: it may still append to it, and submit.
+        """Call ``callback`` once when the group is complete: it may still append to it, and submit.
 
-        About ``size`` bytes, in addition to those of earlier calls. If it raises, the loop's
-        exception handler hears of it; the group and the other callbacks go on.
+        ``size`` is roughly how much it will append, besides what earlier calls announced. If it
+        raises, the loop's exception handler is called; the group and other callbacks go on.
         """
         ...
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run a blocking function where commits run, after all that was appended so far.
+        """Run a blocking function where commits run, after everything appended so far.
 
-        It is run even if the caller does not wait to the end. Its errors are the caller's.
+        It runs even if the caller is cancelled. Its errors are raised to the caller.
         """
         ...
 
     async def stop(self) -> None:
-        """Commit what is pending, close the log, and end. Later calls are refused. Idempotent."""
+        """Commit what is pending, close the log, and stop. Later calls are refused. Idempotent."""
         ...
 
 
@@ -82,7 +82,7 @@ class _Call(NamedTuple):
 class GroupCommitter(Committer):
     """Commits on the loop or in a thread of its own, never in both at once.
 
-    While the thread waits for work, ``_lock`` is all it takes to use the log in its place.
+    While the thread waits for work, holding ``_lock`` is enough to use the log in its place.
     """
 
     def __init__(
@@ -100,17 +100,17 @@ class GroupCommitter(Committer):
         self._interval_seconds = sync_interval_seconds
         self._monotonic = monotonic
         self._failure: BaseException | None = None
-        # The group that is open.
+        # The open group.
         self._is_open = False
         self._has_grown = False  # in this turn of the loop
         self._joined = 0
-        self._expected = 0  # as many as joined the one before
+        self._expected = 0  # how many joined the group before
         self._opened_at = 0.0
         self._submitted: list[asyncio.Future[None]] = []
         self._callbacks: dict[Callable[[], None], None] = {}
         self._announced = 0  # bytes that the callbacks will append
-        self._inline_again = 0.0  # when a disk that was slow may be given another chance
-        # Guards all below; the condition is that there is something to do.
+        self._inline_again = 0.0  # when to try committing on the loop again
+        # Guards all below; the condition is that the thread has work.
         self._lock = Lock()
         self._work = Condition(self._lock)
         self._is_idle = False
@@ -143,7 +143,7 @@ class GroupCommitter(Committer):
     async def call(self, function: Callable[[], T]) -> T:
         answer: asyncio.Future[T] = self._loop.create_future()
         with self._lock:
-            self._check()  # here, or the thread could fail and end in between
+            self._check()  # under the lock, or the thread could fail and end in between
             self._calls.append(_Call(function, answer))
             self._work.notify()
         return await answer
@@ -153,7 +153,7 @@ class GroupCommitter(Committer):
         with self._lock:
             self._is_stopping = True
             self._work.notify()
-        # Shielded: the thread ends whether or not this caller waits for it.
+        # Shielded, so that the thread ends even if this caller is cancelled.
         await asyncio.shield(self._stopped)
         self._thread.join()
 
@@ -173,7 +173,7 @@ class GroupCommitter(Committer):
 
     def _end_turn(self) -> None:
         if not self._is_open:
-            return  # it was closed before its time
+            return  # `stop` closed it early
         has_grown, self._has_grown = self._has_grown, False
         if has_grown and self._may_wait():
             self._loop.call_soon(self._end_turn)
@@ -187,7 +187,7 @@ class GroupCommitter(Committer):
             for callback in callbacks:
                 try:
                     callback()
-                except Exception as exc:  # that of one is no reason to drop the others
+                except Exception as exc:  # the others must still run
                     message = "a callback failed that was to complete a group of the log"
                     self._loop.call_exception_handler({"message": message, "exception": exc})
         finally:
@@ -199,7 +199,7 @@ class GroupCommitter(Committer):
                 self._hand_over(waiters)
 
     def _may_wait(self) -> bool:
-        """Whether the group may have another turn."""
+        """Whether to keep the group open for another turn."""
         return (
             self._joined < self._expected
             and self._announced <= self._inline_bytes
@@ -219,11 +219,11 @@ class GroupCommitter(Committer):
             began, due = self._monotonic(), self._sync_due
             try:
                 self._commit()
-            except BaseException as exc:  # whatever it is, nobody may be left waiting
+            except BaseException as exc:  # nobody may be left waiting
                 self._fail(exc, waiters)
                 if isinstance(exc, Exception):
                     return
-                raise  # a signal is to end the process: that is for the loop to hear
+                raise  # a signal is ending the process: let the loop see it
             ended = self._monotonic()
             if not self._log.is_prepared or self._sync_due != due:
                 self._work.notify()
@@ -234,7 +234,7 @@ class GroupCommitter(Committer):
     def _is_quick(self) -> bool:
         now = self._monotonic()
         if self._sync_due is not None and now >= self._sync_due:
-            return False  # what is to be synced is all that was written since the last time
+            return False  # the sync covers everything since the last one, so it is slow
         return now >= self._inline_again and self._log.is_small(self._inline_bytes)
 
     # -- the writer thread -------------------------------------------------------------------------
@@ -245,17 +245,17 @@ class GroupCommitter(Committer):
                 pass
             self._close()
         except RuntimeError:
-            # The loop was closed under us: nobody is left to hear anything. What was appended is
-            # still worth keeping; the next start reads it.
+            # The loop was closed under us, so nobody can be told anything. What was appended is
+            # still worth writing; the next start reads it.
             if not self._loop.is_closed():
                 raise
             self._log.close()
 
     def _step(self) -> bool:
-        """Serve one group; False when it was the last."""
+        """Serve one group. False if it was the last."""
         waiters, calls, is_stopping = self._next_group()
         try:
-            if self._failure is not None:  # on the loop, where everyone was told
+            if self._failure is not None:  # it failed on the loop, which has told everyone
                 return False
             self._commit()
             if waiters:
@@ -265,7 +265,7 @@ class GroupCommitter(Committer):
                 self._answer(calls.pop(0))
             if not is_stopping:
                 self._log.prepare()
-        except BaseException as exc:  # whatever it is, nobody may be left waiting
+        except BaseException as exc:  # nobody may be left waiting
             with self._lock:
                 self._fail(exc, [*waiters, *(call.answer for call in calls)])
             return False
@@ -314,7 +314,7 @@ class GroupCommitter(Committer):
         else:
             self._loop.call_soon_threadsafe(_reject, [self._stopped], [error])
 
-    # -- whichever of the two commits --------------------------------------------------------------
+    # -- either of the two -------------------------------------------------------------------------
 
     def _commit(self) -> None:
         self._log.commit()
@@ -327,7 +327,7 @@ class GroupCommitter(Committer):
                 self._sync_due = now + self._interval_seconds
 
     def _fail(self, exc: BaseException, waiters: list[asyncio.Future[Any]]) -> None:
-        """Refuse those who wait, and all who come. The lock is held."""
+        """Refuse everybody who waits, and all later calls. The lock is held."""
         self._failure = exc
         refused = [*waiters, *self._waiters, *(call.answer for call in self._calls)]
         self._waiters, self._calls = [], []
@@ -338,7 +338,7 @@ class GroupCommitter(Committer):
 
 def _resolve(futures: list[asyncio.Future[Any]], result: object = None) -> None:
     for future in futures:
-        if not future.done():  # a caller may have cancelled its own
+        if not future.done():  # a caller may have cancelled it
             future.set_result(result)
 
 

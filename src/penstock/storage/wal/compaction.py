@@ -1,7 +1,7 @@
-"""Which segments can go, and how a segment that is mostly dead is packed.
+"""Which segments can be removed, and how a segment that is mostly dead is packed.
 
 A pack, ``<segment>-<checkpoint>.pack``, holds the records of a segment that are still needed. It
-takes the segment's place: same number, so that positions still ascend along a queue.
+takes the segment's place under the same number, so that positions still ascend along a queue.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = [
     "relocate",
 ]
 
-# A segment is packed when less than this part of it is needed.
+# A segment is packed if less than this fraction of it is needed.
 SPARSE = 0.25
-# About what a record takes beside the messages in it.
+# Roughly what a record takes besides the messages in it.
 RECORD_BYTES = 64
 SEGMENT_BITS = 32
 
@@ -47,7 +47,7 @@ _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.pack")
 
 
 class Live(NamedTuple):
-    """A record that is still needed: of a queue, by a batch, or by one message out of it."""
+    """A record that a queue still needs: the whole batch, or only the `straggler` in it."""
 
     queue_id: int
     batch: Batch
@@ -71,7 +71,7 @@ def pack_names(names: Iterable[str]) -> list[str]:
 
 
 def live_batches(machine: Machine, segment: int) -> list[Live]:
-    """What of a segment is still needed, ascending by position."""
+    """The records of a segment that are still needed, ascending by position."""
     low, high = position_of(segment, 0), position_of(segment + 1, 0)
     found: list[Live] = []
     for queue in machine.queues.values():
@@ -112,7 +112,7 @@ def pack(
 
 
 def _single(data: bytes, index: int) -> bytes:
-    """The record of one message of a batch; a dead letter is one already."""
+    """A record with just one message of a batch. A dead letter's record is that already."""
     found = record.decode(memoryview(data))
     if isinstance(found, record.Ending) or found.kind != codec.PUBLISHED:
         return data
@@ -133,9 +133,9 @@ def _single(data: bytes, index: int) -> bytes:
 
 
 def relocate(machine: Machine, segment: int, moved: list[Moved]) -> None:
-    """Let the machine look for a segment's records where they are now.
+    """Point the machine to where a segment's records are now.
 
-    It may have gone on since they were looked up: batches are gone, or left to stragglers.
+    It may have changed since they were looked up: batches may be gone, or down to stragglers.
     """
     low, high = position_of(segment, 0), position_of(segment + 1, 0)
     whole = {entry.live.batch.locator: entry for entry in moved if entry.live.straggler is None}
@@ -159,7 +159,7 @@ def relocate(machine: Machine, segment: int, moved: list[Moved]) -> None:
 
 
 def live_bytes(machine: Machine) -> dict[int, int]:
-    """About how many bytes of each segment are needed; a segment that is not there is dead."""
+    """Roughly how many bytes of each segment are needed. A segment without an entry is dead."""
     live: dict[int, int] = {}
     for queue in machine.queues.values():
         for segment, records, size in queue.timeline.bytes_by_area(SEGMENT_BITS):

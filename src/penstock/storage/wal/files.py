@@ -1,13 +1,13 @@
 """The file system as the log sees it: one directory, flat names, blocking calls.
 
-This is the only module of the log that touches the operating system, so a test can put a simulated
+This is the only module of the log that touches the operating system, so tests can put a simulated
 disk in its place. Nothing here knows what the files mean. Failures are plain ``OSError``; the log
 decides which of them is a full disk and which is fatal.
 
-What a caller may rely on after power is lost:
+What survives a power loss:
 
-* bytes written to a file are there only once ``WritableFile.sync`` has returned;
-* a name that was created, renamed or removed is so only once ``Files.sync_directory`` has returned.
+* bytes written to a file, only once ``WritableFile.sync`` has returned;
+* creating, renaming or removing a file, only once ``Files.sync_directory`` has returned.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["DiskFiles", "Files", "WritableFile"]
 LOCK_NAME = "LOCK"
 TEMPORARY_SUFFIX = ".tmp"
 
-# The kernel takes at most this many buffers in one call.
+# IOV_MAX: the kernel takes at most this many buffers in one call.
 _MAX_BUFFERS = 1024
 
-# Descriptors kept open for reading. A descriptor saved is an open() and a path walk per cold read;
-# 64 segments of 64 MiB are 4 GiB of hot log, and far below any descriptor limit.
+# Descriptors kept open for reading, which saves an open() and a path walk per cold read. 64
+# segments of 64 MiB are 4 GiB of hot log, and 64 is far below any descriptor limit.
 _READERS_KEPT = 64
 
 _CANNOT_READ_NOWAIT = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -44,9 +44,9 @@ class WritableFile(Protocol):
     """A file open for writing. One thread uses it at a time."""
 
     def write_at(self, offset: int, buffers: Sequence[bytes], *, sync: bool = False) -> None:
-        """Write all the buffers one after the other from ``offset`` on, or raise ``OSError``.
+        """Write the buffers back to back from ``offset`` on, or raise ``OSError``.
 
-        With ``sync`` it then syncs the file. After an error the file may hold any part of them.
+        With ``sync``, sync the file as well. After an error it may hold any part of them.
         """
         ...
 
@@ -55,9 +55,9 @@ class WritableFile(Protocol):
         ...
 
     def allocate(self, size: int) -> None:
-        """Own disk space for the first ``size`` bytes; what was never written there is zeros.
+        """Allocate disk space for the first ``size`` bytes; what was never written reads as zeros.
 
-        The file becomes at least that long. Doing it twice is harmless.
+        The file becomes at least that long. Idempotent.
         """
         ...
 
@@ -66,7 +66,7 @@ class WritableFile(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the file; says nothing about durability. Doing it twice is harmless."""
+        """Close the file, without syncing it. Idempotent."""
         ...
 
 
@@ -84,26 +84,26 @@ class Files(Protocol):
         ...
 
     def read_at(self, name: str, offset: int, size: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``: fewer only where the file ends."""
+        """Read ``size`` bytes from ``offset``; fewer only at the end of the file."""
         ...
 
     def read_at_nowait(self, name: str, offset: int, size: int) -> bytes | bytearray | None:
-        """Like ``read_at``, but None where it would have to wait for the disk.
+        """Like ``read_at``, but None if it would have to wait for the disk.
 
-        It may be None always: a system without such reads leaves the caller to use a thread.
+        On a system without such reads it is always None, and the caller must use a thread.
         """
         ...
 
     def create(self, name: str) -> WritableFile:
-        """A new, empty file; ``FileExistsError`` when there is one of that name."""
+        """Create an empty file. Raises ``FileExistsError`` if there is one of that name."""
         ...
 
     def open(self, name: str) -> WritableFile:
-        """An existing file, to change it."""
+        """Open an existing file for writing."""
         ...
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of the file that had it."""
+        """Rename a file, replacing one that had the new name."""
         ...
 
     def remove(self, name: str) -> None: ...
@@ -113,18 +113,18 @@ class Files(Protocol):
         ...
 
     def lock(self) -> None:
-        """Own the directory, or raise ``DirectoryLocked``. Ends with ``unlock`` or the process."""
+        """Lock the directory until ``unlock`` or the process ends. Raises ``DirectoryLocked``."""
         ...
 
     def unlock(self) -> None: ...
 
     def replace(self, name: str, data: bytes) -> None:
-        """Durably make ``data`` the whole content of ``name``.
+        """Replace the content of ``name`` with ``data``, durably.
 
-        After a crash at any point the file is either what it was before or all of ``data``.
+        After a crash at any point, the file is either as it was before or has all of ``data``.
         """
         temporary = name + TEMPORARY_SUFFIX
-        with suppress(FileNotFoundError):  # left behind by a crash in an earlier attempt
+        with suppress(FileNotFoundError):  # left by a crash in an earlier attempt
             self.remove(temporary)
         file = self.create(temporary)
         try:
@@ -136,9 +136,10 @@ class Files(Protocol):
 
 
 class DiskFiles(Files):
-    """A real directory; it is created, readable by its owner alone, when it does not exist.
+    """A real directory. If it does not exist it is created, readable by its owner alone.
 
-    ``observe_sync`` is told how many seconds each sync of a file took, by the thread that waited.
+    ``observe_sync`` is called with the seconds that each sync of a file took, in whatever thread
+    waited for it.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class DiskFiles(Files):
         self._observe_sync = observe_sync
         missing = [p for p in (self.path, *self.path.parents) if not p.exists()]
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for created in missing:  # or the whole directory could vanish with the power
+        for created in missing:  # or a power loss could take the whole directory
             _sync_path(created.parent)
         self._lock_descriptor: int | None = None
         self._readers: OrderedDict[str, _Descriptor] = OrderedDict()
@@ -173,7 +174,7 @@ class DiskFiles(Files):
         data = os.pread(reader.number, size, offset)
         if len(data) == size or not data:
             return data
-        parts = [data]  # one call moves 2 GiB at most, and a signal may cut it short
+        parts = [data]  # one call reads 2 GiB at most, and a signal may cut it short
         missing = size - len(data)
         while missing:
             part = os.pread(reader.number, missing, offset + size - missing)
@@ -197,7 +198,7 @@ class DiskFiles(Files):
                 raise
             self._reads_nowait = False
             return None
-        # A short read is either the file's end or the edge of what is cached: let read_at find out.
+        # A short read is the end of the file, or of what is cached: leave it to read_at.
         return buffer if count == size else None
 
     def create(self, name: str) -> WritableFile:
@@ -237,9 +238,9 @@ class DiskFiles(Files):
         self._lock_descriptor = descriptor
 
     def unlock(self) -> None:
-        """Let another process in; also closes the descriptors kept for reading.
+        """Release the lock, and close the descriptors kept for reading.
 
-        The file stays: were it removed, two processes could each lock their own.
+        The lock file stays: if it were removed, two processes could each lock one of their own.
         """
         with self._readers_lock:
             self._readers.clear()
@@ -270,7 +271,7 @@ class DiskFiles(Files):
 
 
 class _Descriptor:
-    """Closes with its last reference, so never under a read that another thread has begun."""
+    """Closed with its last reference, so never during a read by another thread."""
 
     __slots__ = ("number",)
 
@@ -295,8 +296,8 @@ class _DiskFile(WritableFile):
                 _write_rest(self._descriptor, offset, batch, written)
             offset += size
         if sync:
-            # Not the flag RWF_DSYNC, though it would save a call: some file systems (FUSE) take it
-            # and leave the sync to a server that may ignore it. All of them heed fdatasync.
+            # Not the flag RWF_DSYNC, though it would save a call: some file systems (FUSE) accept
+            # it but leave the sync to a server that may ignore it. All honour fdatasync.
             self.sync()
 
     def sync(self) -> None:
@@ -321,7 +322,7 @@ class _DiskFile(WritableFile):
 
 
 def _write_rest(descriptor: int, offset: int, buffers: Sequence[bytes], written: int) -> None:
-    """Finish a write that the kernel cut short: on a full disk the next call says so."""
+    """Finish a write that the kernel cut short. If the disk is full, the next call says so."""
     rest = memoryview(b"".join(buffers))
     while written < len(rest):
         written += os.pwrite(descriptor, rest[written:], offset + written)

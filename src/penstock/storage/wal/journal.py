@@ -1,4 +1,4 @@
-"""The journal of the machine: events go into the log; those with messages can be had back."""
+"""The machine's journal: writes events to the log, and reads those with messages back."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from penstock.storage.wal.segment import file_name, offset_of, segment_of
 
 __all__ = ["WalJournal"]
 
-# Threads that read in bulk. They are busy with the interpreter more than with the disk, and each
-# one more would be one more that the event loop has to take turns with.
+# Threads that read in bulk. They spend more time in the interpreter than on the disk, so each one
+# more would just compete with the event loop.
 _BULK_THREADS = 2
 
 
 class WalJournal:
-    """Keeps the newest messages in memory, up to ``cache_bytes``; the others are read on demand."""
+    """Caches the newest messages in memory, up to ``cache_bytes``; others are read on demand."""
 
     def __init__(self, *, log: Log, committer: Committer, files: Files, cache_bytes: int) -> None:
         self._log = log
@@ -40,10 +40,10 @@ class WalJournal:
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
         self.moves = 0
-        # Not a dict: to take the oldest out of one, again and again, walks over all that went.
+        # Not a dict: popping the oldest of a dict again and again walks over all deleted entries.
         self._cache: OrderedDict[int, tuple[Event, int]] = OrderedDict()
-        self.packs: dict[int, str] = {}  # segments that were compacted, and the file they are in
-        self._room = 0  # for messages; counted down, so that the log need not be asked each time
+        self.packs: dict[int, str] = {}  # compacted segments, and their files
+        self._room = 0  # for messages; counted down to save asking the log each time
         self._segment = 0
         self._bulk = ThreadPoolExecutor(_BULK_THREADS, thread_name_prefix="penstock-log-reader")
         self.durability: Durability = "fsync" if log.sync_mode is SyncMode.ALWAYS else "memory"
@@ -55,14 +55,14 @@ class WalJournal:
         self._room -= length + MARK_BYTES
         if segment_of(locator) != self._segment:
             self._segment = segment_of(locator)
-            self._room = 0  # the spare is in use now: it takes another to go on as before
+            self._room = 0  # the spare is in use now, so ask again
         if kind == codec.PUBLISHED:
             self._remember(locator, event, length)
         return Place(locator, length)
 
     def roll(self, *, into_own_space: bool = False) -> int:
-        """Have all that follows in a new segment, and return its number."""
-        self._room = 0  # was that of the old one
+        """Start a new segment with the next record, and return its number."""
+        self._room = 0  # it was the old segment's
         return self._log.roll(into_own_space=into_own_space)
 
     @property
@@ -73,7 +73,7 @@ class WalJournal:
     def has_room(self, size: int) -> bool:
         needed = size + RECORD_OVERHEAD_BYTES
         if self._room < needed or self._log.is_disk_full:
-            # On a full disk more is kept for acks than when this was counted.
+            # Ask again: on a full disk, more is reserved for acks than when this was counted.
             self._room = self._log.publish_room
         return self._room >= needed
 
@@ -123,7 +123,7 @@ class WalJournal:
             with suppress(StorageFailed):
                 await self._committer.submit()
             if place.locator >= self._log.written:
-                return None  # its publish was refused; all that was stored can still be read
+                return None  # its publish failed; everything that was stored can still be read
         name, offset = self._where(place)
         moves = self.moves
         loop = asyncio.get_running_loop()
@@ -131,12 +131,12 @@ class WalJournal:
             data = await loop.run_in_executor(None, self._files.read_at, name, offset, place.length)
         except OSError as exc:
             raise failed_read(exc, name, offset) from exc
-        # What was moved in the meantime has left its place to others.
+        # If records were moved in the meantime, another may have this position now.
         is_current = moves == self.moves
         return self._decoded(place, decode(memoryview(data)), name, remember=is_current)
 
     async def load_blocks(self, queue_id: int, places: Places) -> list[Block]:
-        count = bisect_left(places.locators, self._log.written)  # beyond it, they were refused
+        count = bisect_left(places.locators, self._log.written)  # the publishes beyond it failed
         locators, lengths = places.locators[:count], places.lengths[:count]
         if not locators:
             return []
@@ -163,7 +163,7 @@ class WalJournal:
         return event
 
     def forget(self, segment: int) -> None:
-        """The segment's records are about to have other positions."""
+        """Drop a segment's records from the cache, because they are about to move."""
         self.moves += 1
         for locator in [at for at in self._cache if segment_of(at) == segment]:
             _, freed = self._cache.pop(locator)

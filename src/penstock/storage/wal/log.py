@@ -1,17 +1,18 @@
-"""The log: records go in at its end, and are durable once their group is committed.
+"""The log: records are appended at its end, and are durable once their group is committed.
 
-Two threads share it, and each method says whose it is:
+Two threads share it, and the methods are grouped by the thread they belong to:
 
 * the **loop thread** appends: it encodes a record, learns its position and never waits;
-* the **writer** commits: it writes all that was appended and syncs it. What is appended in the
-  meantime is the next group. The writer is a thread of its own, or the loop thread in its place.
+* the **writer** commits: it writes everything appended so far and syncs it. What is appended in
+  the meantime is the next group. The writer is a thread of its own, or the loop in its place.
 
-A full disk is found before it can hurt: the space of the segment in use was allocated when it was
-made, and the writer keeps one more, the *spare*, allocated ahead. ``room`` is what these two hold.
+A full disk is noticed before it does harm: the space of the current segment was allocated when it
+was created, and the writer keeps another segment, the *spare*, allocated ahead. ``room`` is what
+these two have left.
 
-A write or sync that fails all the same is final. The kernel may have dropped the pages it could not
-write, so to try again could report success for bytes that are gone. The log refuses everything from
-then on except reading.
+A write or sync that fails nevertheless is final. The kernel may have dropped the pages it could not
+write, so a retry could report success for bytes that are gone. From then on the log refuses
+everything but reading.
 """
 
 from __future__ import annotations
@@ -49,20 +50,19 @@ DEFAULT_SEGMENT_BYTES = 64 * 2**20
 MIN_SEGMENT_BYTES = 1024
 MAX_SEGMENT_BYTES = 2**32 - 1
 
-# What a record may take beyond its payload: its header, and the mark that opens its group.
+# What a record may take besides its payload: its header, and the mark that opens its group.
 RECORD_OVERHEAD_BYTES = record.HEADER_BYTES + MARK_BYTES
 
-# Publishes are refused while there is still room for this much, because acks must go through on a
-# full disk: they are what lets old segments be dropped and the space come back. A mebibyte holds
-# tens of thousands of acks.
+# Reserved for acks when publishes are already refused. Acks must go through on a full disk, because
+# they let old segments be dropped and free space. A mebibyte holds tens of thousands of acks.
 _SETTLE_RESERVE_BYTES = 2**20
 
-# What no record gets of a segment: its header, and the mark that ends the log when it is closed.
+# The part of a segment not available to records: its header, and the mark that closes the log.
 _SEGMENT_OVERHEAD_BYTES = HEADER_BYTES + MARK_BYTES
 
 
 class _Run:
-    """Records to write one after the other into one segment, of ``capacity`` bytes."""
+    """Records to write back to back into one segment of ``capacity`` bytes."""
 
     __slots__ = ("buffers", "capacity", "offset", "segment")
 
@@ -74,7 +74,7 @@ class _Run:
 
 
 class Log:
-    """An open log. The caller owns the directory's lock."""
+    """An open log. The caller holds the directory's lock."""
 
     def __init__(self, files: Files, tail: Tail, *, segment_bytes: int) -> None:
         """Use ``Log.open``."""
@@ -84,7 +84,7 @@ class Log:
         self._failure: Exception | None = None
         self._is_closed = False
         self._is_disk_full = False
-        # Guards the group that gathers, which is all that both threads change.
+        # Guards the group being gathered, which is all that both threads change.
         self._lock = Lock()
         self._runs: list[_Run] = []
         self._buffers: list[bytes] = []  # of the last run
@@ -102,11 +102,11 @@ class Log:
         sync_mode: SyncMode = SyncMode.ALWAYS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> Log:
-        """BLOCKING. Continue where ``replay`` found the end, or begin a log where there is none.
+        """BLOCKING. Continue where ``replay`` found the end, or begin a new log.
 
-        Reads what the caller has left unread of ``replay``. When it returns, the torn tail is cut
-        off and all that was replayed is durable. A full disk is no obstacle unless the very first
-        segment has no space: then ``DiskFull``.
+        Reads whatever the caller has left unread of ``replay``. On return, the torn tail is cut off
+        and everything replayed is durable. A full disk is fine, unless there is no space for the
+        very first segment: then raises ``DiskFull``.
         """
         if not MIN_SEGMENT_BYTES <= segment_bytes <= MAX_SEGMENT_BYTES:
             raise ValueError(
@@ -126,7 +126,7 @@ class Log:
             log = cls(files, tail, segment_bytes=segment_bytes)
             log.prepare()
             if tail.version < VERSION and tail.space.spare_bytes:
-                # What is new in this version goes into a segment that says so.
+                # Records of this version go into a segment that states it.
                 log.roll()
         except OSError as exc:
             tail.close()
@@ -141,8 +141,8 @@ class Log:
     def append(self, kind: int, *parts: bytes | memoryview) -> int:
         """Add a record and return its position. Never waits.
 
-        The caller has made sure of ``room``. Without it the record is taken all the same and the
-        space is sought when it is committed; if there is none then, the log fails.
+        The caller has checked ``room``. Without room, the record is still accepted, and space is
+        allocated at the commit; if there is none, the log fails.
         """
         buffers = frame(kind, *parts)
         size = record.HEADER_BYTES + len(buffers[1])
@@ -158,11 +158,11 @@ class Log:
             return self._segment << 32 | offset
 
     def roll(self, *, into_own_space: bool = False) -> int:
-        """Have all that follows in a new segment, and return its number. Never waits.
+        """Start a new segment with the next record, and return its number. Never waits.
 
-        Every record appended so far is in a segment of a lower number. Without a spare the new one
-        can be made ``into_own_space``: out of half of what the segment in use has not needed, which
-        that one gives back as it ends.
+        Every record appended so far is in a segment with a lower number. Without a spare, the new
+        one can be made ``into_own_space``: out of half of the unused space of the current segment,
+        which is freed when that one is sealed.
         """
         with self._lock:
             self._check()
@@ -177,15 +177,15 @@ class Log:
 
     @property
     def room(self) -> int:
-        """Bytes that are sure to be appended without running out of disk space.
+        """How many bytes can be appended without running out of disk space.
 
-        For any records whose payloads, each with ``RECORD_OVERHEAD_BYTES``, add up to no more.
+        Holds for any records whose payloads, each plus ``RECORD_OVERHEAD_BYTES``, fit into it.
         """
         with self._lock:
             left = max(self._capacity - MARK_BYTES - self._offset, 0)
             on_disk, spare_bytes = self._tail.space
             if self._segment == on_disk:
-                # What no longer fits here may all have to go to the spare.
+                # A record that does not fit here takes everything after it to the spare.
                 return max(left, spare_bytes - _SEGMENT_OVERHEAD_BYTES)
             if self._segment == on_disk + 1 and spare_bytes >= self._capacity:
                 return left
@@ -193,23 +193,23 @@ class Log:
 
     @property
     def has_spare(self) -> bool:
-        """Whether ``roll`` finds the space that it needs."""
+        """Whether the space that ``roll`` needs is allocated."""
         with self._lock:
             on_disk, spare_bytes = self._tail.space
             return self._segment == on_disk and spare_bytes >= self.segment_bytes
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether the last attempt to get space failed."""
+        """Whether the last attempt to allocate space failed for lack of it."""
         return self._is_disk_full
 
     @property
     def publish_room(self) -> int:
-        """How much of ``room`` may go to messages. The rest is for the acks that free space."""
+        """How much of ``room`` messages may take. The rest is for acks, which free space."""
         reserve = min(_SETTLE_RESERVE_BYTES, self.segment_bytes // 8)
         if self._tail.space.spare_bytes == 0:
-            # The disk may be full. Half a segment holds a great many acks, and the other half is
-            # enough for the new segment that a checkpoint begins, which is what frees old ones.
+            # The disk may be full. Half a segment holds a great many acks, and leaves enough for
+            # the new segment that a checkpoint starts, which is what frees old ones.
             reserve = self.segment_bytes // 2
         return max(self.room - reserve, 0)
 
@@ -222,7 +222,7 @@ class Log:
     def _begin_group(self, size: int) -> None:
         self._check()
         if self._offset + 2 * MARK_BYTES > self._capacity:
-            self._begin_segment(size)  # whose header says what a mark would
+            self._begin_segment(size)  # its header states what a mark would
             return
         run = _Run(self._segment, self._offset, self._capacity)
         run.buffers.append(MARK_RESERVED)
@@ -239,7 +239,7 @@ class Log:
         self._buffers = run.buffers
 
     def is_small(self, most_bytes: int) -> bool:
-        """Whether the next commit only adds to the segment in use, and no more than this."""
+        """Whether the next commit writes at most this much, to the current segment only."""
         with self._lock:
             runs = self._runs
             return (
@@ -251,10 +251,10 @@ class Log:
     # -- the writer --------------------------------------------------------------------------------
 
     def commit(self) -> None:
-        """BLOCKING. Write all that was appended so far; durable on return if the mode is always.
+        """BLOCKING. Write everything appended so far; durable on return if the mode is always.
 
-        Raises ``StorageFailed`` when that did not succeed, and from then on. Whatever the handler
-        of a signal raises in the middle of it leaves the log failed as well.
+        Raises ``StorageFailed`` if that fails, and from then on. An exception from a signal handler
+        in the middle of it leaves the log failed as well.
         """
         try:
             with self._lock:
@@ -270,13 +270,13 @@ class Log:
         except Exception as exc:
             raise self._fail(exc) from exc
         except BaseException as exc:
-            # The handler of a signal raised it, on the loop. The group is neither here nor there,
-            # so nothing may be written behind it.
+            # A signal handler raised it, on the loop. The group may be half written, so nothing
+            # may be written after it.
             self._fail(InterruptedError(f"interrupted by {exc!r}"))
             raise
 
     def sync(self) -> None:
-        """BLOCKING. Make all that was committed durable, in the modes that have not done so."""
+        """BLOCKING. Make everything committed durable, for the modes in which it is not yet."""
         self._check()
         try:
             self._tail.sync()
@@ -286,7 +286,7 @@ class Log:
     def reserve(self, size: int = 0) -> None:
         """BLOCKING. Allocate the spare segment, so that ``room`` is at least ``size``.
 
-        Raises ``DiskFull`` when the space cannot be had, which changes nothing.
+        Raises ``DiskFull`` if there is no space, and changes nothing then.
         """
         self._check()
         try:
@@ -297,13 +297,13 @@ class Log:
         self._is_disk_full = False
 
     def prepare(self) -> None:
-        """BLOCKING. Called when commits were answered: keeps a spare segment and zeros ahead.
+        """BLOCKING. Called after commits: keeps a spare segment and zeros ahead.
 
-        After a full disk it waits until ``reserve`` succeeds or a segment is removed: to ask again
-        at every commit would slow them all down.
+        Once the disk was full, no spare is tried for until ``reserve`` succeeds or a segment is
+        removed: trying at every commit would slow them all down.
         """
         if self._lacks_spare:
-            with suppress(DiskFull):  # not needed yet; ``room`` tells
+            with suppress(DiskFull):  # not needed yet; ``room`` shows it
                 self.reserve()
         if self._tail.lacks_zeros:
             try:
@@ -321,7 +321,7 @@ class Log:
         return self._tail.space.spare_bytes == 0 and not self._is_disk_full
 
     def remove(self, segments: Iterable[int]) -> None:
-        """BLOCKING. Drop whole segments, durably. Those already gone are no matter."""
+        """BLOCKING. Remove whole segments, durably. Those already gone are ignored."""
         self._check()
         numbers = sorted(segments)
         if numbers and numbers[-1] >= self._tail.space.segment:
@@ -336,9 +336,9 @@ class Log:
         self._is_disk_full = False
 
     def close(self) -> None:
-        """BLOCKING. Commit and sync what is pending and let go of the files. Idempotent.
+        """BLOCKING. Commit and sync what is pending, and close the files. Idempotent.
 
-        Reading goes on. Raises ``StorageFailed`` when the last commit fails.
+        Reading is still possible. Raises ``StorageFailed`` if the last commit fails.
         """
         if self._is_closed:
             return
@@ -360,7 +360,7 @@ class Log:
 
     @property
     def written(self) -> int:
-        """Everything below this position was handed to the operating system, and can be read."""
+        """Everything below this position was written to the operating system, and can be read."""
         return self._tail.written
 
     @property
@@ -370,7 +370,7 @@ class Log:
 
     @property
     def failure(self) -> Exception | None:
-        """What made the log refuse everything but reading, if it does."""
+        """Why the log refuses everything but reading, if it does."""
         return self._failure
 
     def _check(self) -> None:
@@ -380,10 +380,10 @@ class Log:
             raise StorageClosed("the log was closed: open the store again")
 
     def refusal(self, exc: OSError) -> StorageError:
-        """The error for a failure of the disk that is not in the log itself.
+        """The error to raise for a disk failure outside of the log itself.
 
-        Without space the log goes on as it is. After any other failure nothing that the disk says
-        can be relied on, so the log has failed as well.
+        A lack of space does not affect the log. After any other failure the disk cannot be trusted,
+        so the log fails as well.
         """
         return _disk_full(self.segment_bytes) if is_no_space(exc) else self._fail(exc)
 

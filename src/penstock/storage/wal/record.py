@@ -44,12 +44,12 @@ _MARK = Struct("<8sQ")
 
 HEADER_BYTES = _HEADER.size
 
-# A record must fit, with a segment's header, into offsets of 32 bits.
+# A record and a segment's header must fit into 32-bit offsets.
 MAX_PAYLOAD_BYTES = 2**32 - 2**12
 
 # The sync mark: its payload is the segment's salt and the position below which everything was known
 # to be durable when the mark was written. An invalid record below that position was once synced, so
-# it is corruption; an invalid record that no mark vouches for is the torn end of the last write.
+# it is corruption; an invalid record that no mark covers is the torn end of the last write.
 MARK = 1
 MARK_BYTES = _HEADER.size + _MARK.size
 
@@ -65,7 +65,7 @@ class Ending(Enum):
     """Why reading stopped."""
 
     END = "end"  # zeros, or the end of the buffer
-    INVALID = "invalid"  # bytes that are no whole record, or whose CRC does not match
+    INVALID = "invalid"  # not a whole record, or its CRC does not match
 
 
 def frame(kind: int, *parts: bytes | memoryview) -> tuple[bytes, bytes]:
@@ -81,7 +81,7 @@ def frame(kind: int, *parts: bytes | memoryview) -> tuple[bytes, bytes]:
 
 
 def encode(kind: int, *parts: bytes | memoryview) -> bytes:
-    """The bytes of a record whose payload is the parts, one after the other."""
+    """The bytes of a record whose payload is the joined parts."""
     return b"".join(frame(kind, *parts))
 
 
@@ -102,14 +102,14 @@ def decode(buffer: memoryview, offset: int = 0) -> Record | Ending:
 
 
 def size_at(data: bytes | bytearray) -> int:
-    """How many bytes the record that begins ``data`` says it has, header included."""
+    """The size that the record at the beginning of ``data`` states, including its header."""
     return HEADER_BYTES + int.from_bytes(data[:4], "little")
 
 
 class Scan:
-    """The records of a buffer, one after the other, from ``offset`` to the first that is none.
+    """The records of a buffer from ``offset`` on, up to the first invalid one.
 
-    Yields ``(offset, kind, payload)``. In the end ``offset`` is where it stopped, ``ending`` why.
+    Yields ``(offset, kind, payload)``. Afterwards, ``offset`` is where it stopped, ``ending`` why.
     """
 
     def __init__(self, buffer: memoryview, offset: int = 0) -> None:
@@ -118,7 +118,7 @@ class Scan:
         self._buffer = buffer
 
     def __iter__(self) -> Iterator[tuple[int, int, memoryview]]:
-        # ``decode``, spelled out: a start reads millions of records here.
+        # ``decode``, inlined: recovery reads millions of records here.
         buffer, offset, size = self._buffer, self.offset, len(self._buffer)
         unpack = _HEADER.unpack_from
         while (start := offset + HEADER_BYTES) <= size:
@@ -136,7 +136,7 @@ class Scan:
 
 
 def encode_mark(salt: bytes, synced: int) -> bytes:
-    """A sync mark of the segment that has this salt; always ``MARK_BYTES`` long."""
+    """A sync mark for the segment with this salt; always ``MARK_BYTES`` long."""
     return encode(MARK, _MARK.pack(salt, synced))
 
 
@@ -146,9 +146,9 @@ def decode_mark(payload: memoryview) -> int:
 
 
 def find_marks(data: bytes, offset: int, salt: bytes) -> Iterator[int]:
-    """The synced position of every sync mark from ``offset`` on, however damaged what lies between.
+    """The synced position of every sync mark from ``offset`` on, whatever damage lies between.
 
-    The salt is secret to the log, so nothing that a client publishes can pass for a mark.
+    The salt never leaves the log, so nothing that a client publishes can pass for a mark.
     """
     view = memoryview(data)
     found = data.find(salt, offset)

@@ -1,4 +1,4 @@
-"""From a data directory to a machine: load the checkpoint, then replay the log behind it."""
+"""From a data directory to a machine: load the checkpoint, then replay the log after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Recovered", "build_index", "load_segment_index", "recover"]
 
 
 class Recovered(NamedTuple):
-    """What the directory holds. `checkpoint` is None when there was none yet."""
+    """What the directory holds. `checkpoint` is None if there is none yet."""
 
     checkpoint: Checkpoint | None
     replay: Replay
@@ -85,7 +85,7 @@ def _load_checkpoint(files: Files, machine: Machine, checkpoint: Checkpoint) -> 
 
 
 def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
-    """The index of a segment, made by reading the segment if its file does not serve."""
+    """The index of a segment, rebuilt from the segment if its file is missing or unusable."""
     if name not in files.names():
         raise CorruptLog(
             f"segment {name} is missing: restore the file from a backup, or run "
@@ -97,7 +97,7 @@ def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
 
 
 def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
-    """Read a segment for the batches in it. Raises `CorruptLog` where it cannot be read."""
+    """Index a segment by reading it. Raises `CorruptLog` if it cannot be read."""
     data = files.read(name)
     header = read_header(data, number=segment, name=name)
     scan = record.Scan(memoryview(data), HEADER_BYTES)
@@ -122,7 +122,7 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
             timelines.setdefault(event.queue_id, Timeline()).append(
                 event.first, event.at_ns, 0, position_of(segment, offset), length
             )
-    # Space that was never written is damage as well: a finished segment is cut to its last record.
+    # Unwritten space is damage as well: a sealed segment is truncated to its last record.
     if scan.offset < len(data):
         raise CorruptLog(
             f"segment {name} is damaged at offset {scan.offset}, in data that had been synced: "

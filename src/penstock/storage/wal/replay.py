@@ -1,10 +1,10 @@
 """Reading the log from front to back, without changing it.
 
-Where the records stop there are two cases, and they must not be confused. A power loss may tear the
-last writes, which nobody had been told were safe: that *torn tail* is to be cut off. Anything that
-had been synced and does not read back is *corruption*: to cut there would lose what was promised.
-Sync marks and segment headers tell them apart: each states a position below which all was durable,
-so one of them beyond the damage that vouches for it proves corruption.
+Where the records stop, there are two cases, which must not be confused. A power loss may tear the
+last writes, which were never acknowledged: that *torn tail* is to be cut off. Anything that was
+synced and does not read back is *corruption*: cutting there would lose acknowledged data. Sync
+marks and segment headers tell the two apart. Each states a position below which everything was
+durable, so damage below such a position is corruption.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _ZEROS = bytes(1 << 20)
 
 
 class Replay:
-    """Every record from ``first_segment`` on, in order; sync marks are left out. Iterate once.
+    """Every record from ``first_segment`` on, in order, without sync marks. Iterate once.
 
     Yields ``(position, kind, payload)``. A payload is a view of its whole segment: copy what you
     keep.
 
-    ``synced`` is a position that the caller knows to have been durable, such as that of a
-    checkpoint. Raises ``CorruptLog`` with the file and the offset where something durable is
-    damaged or missing, and ``NewerFormat``.
+    ``synced`` is a position that the caller knows to be durable, such as that of a checkpoint.
+    Raises ``NewerFormat``, and ``CorruptLog`` with the file and the offset where something durable
+    is damaged or missing.
 
-    Once exhausted it knows where the log ends, which ``Log.open`` takes over:
+    Once exhausted, it knows where the log ends, for ``Log.open``:
 
-    * ``end``: the position where the next record goes, or None when there is no segment yet;
+    * ``end``: the position of the next record, or None if there is no segment yet;
     * ``synced``: the greatest position that is proven durable;
-    * ``torn_bytes``: how much lies beyond ``end`` that was never promised to anybody;
+    * ``torn_bytes``: how much lies beyond ``end``, none of it acknowledged;
     * ``torn_segments``: the segments after the one that ``end`` is in;
-    * ``closed``: whether the log was closed in order.
+    * ``closed``: whether the log was closed cleanly.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Replay:
     def _records(self, number: int, scan: record.Scan) -> Iterator[tuple[int, int, memoryview]]:
         base = position_of(number, 0)
         mark = record.MARK
-        closing = 0  # where a log that ends in the last mark seen, and was closed by it, would end
+        closing = 0  # where the log must end if the last mark seen is the one that closed it
         for offset, kind, payload in scan:
             if kind == mark:
                 synced = record.decode_mark(payload)
@@ -100,7 +100,7 @@ class Replay:
         self.closed = closing == scan.offset
 
     def _vouch(self, synced: int) -> None:
-        """Everything below ``synced`` was durable: then it must have been read, too."""
+        """Note that everything below ``synced`` was durable. Raises unless all of it was read."""
         self.synced = max(self.synced, synced)
         if self.end is not None and synced > self.end:
             raise _corrupt(segment_of(self.end), offset_of(self.end))
@@ -126,7 +126,7 @@ def _synced_after(
     header: SegmentHeader,
     later: Iterable[tuple[SegmentHeader, bytes]],
 ) -> int:
-    """The greatest position vouched for by what follows ``offset``, here or in later segments."""
+    """The greatest synced position stated after ``offset``, here or in later segments."""
     synced = max(record.find_marks(data, offset, header.salt), default=0)
     for later_header, later_data in later:
         marks = record.find_marks(later_data, HEADER_BYTES, later_header.salt)

@@ -9,14 +9,14 @@
     salt     8 bytes  random; what this segment's sync marks begin with
     crc      u32      CRC-32C of all the above
 
-Records follow at once. A segment gets its name only after its header is durable, so a segment whose
-header is wrong is always corrupt, never half made.
+Records follow immediately. A segment gets its name only after its header is durable, so a segment
+with a bad header is always corrupt, never half created.
 
-To change the format: raise ``VERSION``; keep reading every version before it (``read_header`` is
-where they part); put a segment of the old version under the fixtures of the tests, with a test that
-reads it; describe the change in ``docs/wal-format.md``. A version is never used again. The bytes
-above stay where they are in every version, so that an older Penstock can tell a newer segment from
-a damaged one; a version that needs more puts it behind them.
+To change the format: raise ``VERSION``; keep reading every earlier version (``read_header`` tells
+them apart); add a segment of the old version to the test fixtures, with a test that reads it;
+describe the change in ``docs/wal-format.md``. A version is never reused. The fields above stay
+where they are in every version, so that an older Penstock can tell a newer segment from a damaged
+one; new fields come after them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NAME = re.compile(r"[0-9a-f]{16}\.log")
 
 @dataclass(frozen=True, kw_only=True)
 class SegmentHeader:
-    """What a segment says of itself."""
+    """The header of a segment."""
 
     number: int
     synced: int
@@ -71,12 +71,12 @@ class SegmentHeader:
 
 
 def file_name(number: int) -> str:
-    """The name of the segment's file; names sort as numbers do."""
+    """The name of the segment's file. Names sort like numbers."""
     return f"{number:016x}.log"
 
 
 def file_number(name: str) -> int | None:
-    """The number of the segment with this file name, or None when it is no segment's name."""
+    """The number of the segment with this file name, or None if it is not a segment's name."""
     return int(name[:16], 16) if _NAME.fullmatch(name) else None
 
 
@@ -86,7 +86,7 @@ def segment_numbers(files: Files) -> list[int]:
 
 
 def position_of(segment: int, offset: int) -> int:
-    """A place in the log as one number: later places are greater."""
+    """A place in the log as one number, which grows along the log."""
     return segment << 32 | offset
 
 
@@ -96,7 +96,7 @@ def segment_of(position: int) -> int:
 
 
 def offset_of(position: int) -> int:
-    """Where in its segment's file a position is."""
+    """The offset of a position in its segment's file."""
     return position & 0xFFFFFFFF
 
 
@@ -107,10 +107,10 @@ def write_header(header: SegmentHeader) -> bytes:
 
 
 def read_header(data: bytes, *, number: int, name: str | None = None) -> SegmentHeader:
-    """The header of segment ``number``, in the file ``name`` if that is another than its own.
+    """The header of segment ``number``; ``name`` is its file, if not the usual one.
 
-    Raises ``NewerFormat`` when a later version of Penstock wrote it, ``CorruptLog`` when its bytes
-    are not what was written or belong to another segment.
+    Raises ``NewerFormat`` if a later version of Penstock wrote it, ``CorruptLog`` if it is damaged
+    or belongs to another segment.
     """
     name = name or file_name(number)
     damaged = CorruptLog(

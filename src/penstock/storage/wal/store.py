@@ -1,4 +1,4 @@
-"""The WAL backend: the machine, a log of its events, and checkpoints that keep a start short."""
+"""The WAL backend: the machine, a log of its events, and checkpoints that keep recovery short."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class WalStore(EmbeddedStore):
         self._committer = committer
         self._wal = journal
         self._random_bytes = random_bytes
-        self._segments: list[int] = []  # older than the last checkpoint, and needed
-        self._checkpointed = 0  # the segment that the last checkpoint stands before
+        self._segments: list[int] = []  # older than the last checkpoint, and still needed
+        self._checkpointed = 0  # the segment that follows the last checkpoint
         self._checkpointing = asyncio.Lock()
         self.replayed_events = 0
 
@@ -93,7 +93,7 @@ class WalStore(EmbeddedStore):
         committer: Callable[[Log], Committer] = GroupCommitter,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> WalStore:
-        """Recover what the directory holds and go on from there.
+        """Recover the state of the directory, and continue from there.
 
         Raises `DirectoryLocked`, `CorruptLog`, `NewerFormat` or `DiskFull`.
         """
@@ -135,22 +135,22 @@ class WalStore(EmbeddedStore):
                 await store._skip_epochs()
             await store._on_disk(store._sweep)
         except BaseException:
-            # Or the directory stays locked. Not awaited: who was cancelled must not wait.
+            # Or the directory stays locked. Not awaited, since this may be a cancellation.
             store._closing = asyncio.get_running_loop().create_task(store._close())
             raise
         return store
 
     async def _skip_epochs(self) -> None:
-        """Deliveries may have been answered that a power loss took out of the log.
+        """Skip the epochs of deliveries that were answered and then lost to a power loss.
 
-        That they were skipped is durable before any new delivery is, in every mode: the next crash
-        must not lead here again.
+        In every mode, this is durable before any new delivery is, so that the next crash cannot
+        reuse the same epochs.
         """
         event = EpochsSkipped(at_ns=self.machine.now_ns)
         if not self.machine.subscriptions:
             return
         if not self._wal.has_settle_room(_SKIP_BYTES):
-            self.machine.apply(event)  # on a full disk no delivery can be noted, either
+            self.machine.apply(event)  # on a full disk, no delivery can be stored either
             return
         self.machine.emit(event)
         await self._on_disk(self._log.sync)
@@ -158,16 +158,16 @@ class WalStore(EmbeddedStore):
     async def tick(self) -> None:
         if self._log.is_disk_full:
             with suppress(DiskFull):
-                await self._on_disk(self._log.reserve)  # somebody may have freed some
+                await self._on_disk(self._log.reserve)  # some space may have been freed
         with suppress(DiskFull):
             await super().tick()
         if segment_of(self._log.end) > max(self._checkpointed, 1):
             await self.checkpoint()
 
     async def checkpoint(self) -> None:
-        """Write the state down, so that a start need not replay what came before.
+        """Save the state, so that recovery need not replay what came before.
 
-        Segments that nobody needs any more are removed, and sparse ones packed.
+        Segments that are no longer needed are removed, and sparse ones packed.
         """
         if not self._checkpointing.locked():
             async with self._checkpointing:
@@ -184,15 +184,15 @@ class WalStore(EmbeddedStore):
     async def _checkpoint(self) -> None:
         machine = self.machine
         try:
-            # To begin a segment without the space for it would be fatal, so it is sought first.
+            # Starting a segment without space for it would be fatal, so allocate it first.
             await self._on_disk(self._log.reserve)
-            while not self._log.has_spare:  # others have filled a segment in the meantime
+            while not self._log.has_spare:  # the spare was used up in the meantime
                 await self._on_disk(self._log.reserve)
             segment = self._wal.roll()
         except DiskFull:
             live = compaction.live_bytes(machine)
             if all(live.get(number) for number in self._left_behind()):
-                raise  # nothing could be removed, so a checkpoint would not help
+                raise  # a checkpoint would not help: no segment could be removed
             segment = self._wal.roll(into_own_space=True)
         if segment == self._checkpointed:
             return
@@ -204,7 +204,7 @@ class WalStore(EmbeddedStore):
         checkpoint = Checkpoint(
             segment=segment, segments=needed, packs=packs, machine=take_snapshot(machine)
         )
-        # Encoded here, on the loop: the snapshot shares its dictionaries with the living machine.
+        # Encoded here, on the loop, because the snapshot shares dicts with the live machine.
         encoded = encode(checkpoint)
 
         def write() -> None:
@@ -226,12 +226,12 @@ class WalStore(EmbeddedStore):
         save(self._files, index_name(number), encode(named))
 
     def _left_behind(self) -> list[int]:
-        """The segments before the one in use."""
+        """The segments before the current one."""
         in_use = segment_of(self._log.end)
         return [*self._segments, *range(max(self._checkpointed, 1), in_use)]
 
     def _seal(self, number: int) -> None:
-        """A checkpoint relies on the segments before it, so they are synced in every mode."""
+        """Sync a segment in every mode, because a checkpoint relies on the segments before it."""
         if self._log.sync_mode is not SyncMode.ALWAYS:
             file = self._files.open(file_name(number))
             try:
@@ -240,7 +240,7 @@ class WalStore(EmbeddedStore):
                 file.close()
 
     def _sweep(self) -> None:
-        """Remove what the last checkpoint has no use for. What a crash leaves goes next time."""
+        """Remove what the last checkpoint does not need. After a crash, the next call does it."""
         needed, packs = set(self._segments), set(self._wal.packs.values())
         files = self._files
         gone = [name for name in files.names() if name.endswith(TEMPORARY_SUFFIX)]
@@ -259,15 +259,15 @@ class WalStore(EmbeddedStore):
         for name in gone:
             files.remove(name)
         if gone:
-            self._log.remove(())  # makes it durable, and lets the log try for space again
+            self._log.remove(())  # makes it durable, and lets the log allocate again
 
     async def _compact(self) -> None:
-        """Pack segments of which little is needed. The old file goes at the next checkpoint."""
+        """Pack segments of which little is needed. The next checkpoint removes the old files."""
         live = compaction.live_bytes(self.machine)
         for number in self._segments:
             source = self._wal.packs.get(number) or file_name(number)
             size = self._files.size(source)
-            # A small file is not worth the work, however little of it is needed.
+            # A small file is not worth packing.
             if size >= self._log.segment_bytes / 8 and live.get(number, 0) < size * SPARSE:
                 await self._pack(number, source)
 
@@ -296,8 +296,8 @@ class WalStore(EmbeddedStore):
     async def _finish(self) -> None:
         try:
             if self._log.failure is None:
-                async with self._checkpointing:  # one that is under way must not meet this one
-                    await self._checkpoint()  # a pack would serve only once the next one knows it
+                async with self._checkpointing:  # wait for one that is under way
+                    await self._checkpoint()  # no packing: it would need another checkpoint
         except PenstockError as exc:
             # The log has everything; a checkpoint would only have made the next start shorter.
             logger.warning("no checkpoint at close: %s", exc)

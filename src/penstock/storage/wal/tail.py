@@ -1,9 +1,9 @@
-"""The end of the log on disk: the segment that is written to, and the spare that comes next.
+"""The end of the log on disk: the current segment, and the spare that comes next.
 
-Everything here blocks, belongs to the writer and fails with plain ``OSError``; what a
-failure means is for the log to say. The order of the steps is what durability rests on:
+Everything here blocks, belongs to the writer and fails with plain ``OSError``; the log decides what
+a failure means. Durability depends on the order of the steps:
 
-* a segment is cut to its length and synced before the next one appears;
+* a segment is truncated to its length and synced before the next one appears;
 * a segment gets its name only after its header is durable, and its first record only after its name
   is. This holds in every mode, so a bad header or a gap in the numbers always means corruption.
 """
@@ -34,17 +34,17 @@ from penstock.storage.wal.segment import (
 
 __all__ = ["MARK_RESERVED", "Space", "SyncMode", "Tail", "is_no_space"]
 
-# Stands where a group's mark will be; only when it is written is it known what is synced by then.
+# A placeholder for a group's mark: what is synced is known only when the group is written.
 MARK_RESERVED = bytes(MARK_BYTES)
 
 _SPARE = "spare.log"
 
-# How much is zeroed at a time, ahead of the records: little at first, for many a log stays small.
+# How much is zeroed at a time, ahead of the records: little at first, since many logs stay small.
 _FEWEST_ZEROS = 2**16
 _MOST_ZEROS = 2**20
 
-# A larger group takes longer to write than to note: for it, zeros are only as much again to write,
-# and it uses up those that were meant for others. So they come after that many small ones in a row.
+# For a larger group, writing the zeros would cost more than they save, and it would use up those
+# meant for small ones. So zeros are written only after that many small groups in a row.
 _MOST_ZEROED_FOR = 2**16
 _SMALL_IN_A_ROW = 8
 
@@ -58,17 +58,17 @@ class SyncMode(Enum):
 
 
 class Space(NamedTuple):
-    """The disk space at hand: replaced as a whole, so any thread may look at it."""
+    """The allocated disk space. Replaced as a whole, so any thread may read it."""
 
-    segment: int  # the newest one that exists
-    spare_bytes: int  # 0 when there is no spare
+    segment: int  # the newest that exists
+    spare_bytes: int  # 0 if there is no spare
 
 
 class Tail:
     """Where records reach the disk.
 
-    ``written`` and ``synced`` are the positions up to which they did, and are durable.
-    ``capacity`` is the size that the segment in use was allocated with.
+    ``written`` and ``synced`` are the positions up to which they are written and durable.
+    ``capacity`` is the allocated size of the current segment.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Tail:
         self.written = 0
         self.synced = 0
         self.capacity = 0
-        self.version = VERSION  # of the segment in use
+        self.version = VERSION  # of the current segment
         self.space = Space(0, 0)
         self._files = files
         self._random_bytes = random_bytes
@@ -86,18 +86,18 @@ class Tail:
         self._spare: WritableFile | None = None
         self._salt = b""
         self._ends_in_mark = False
-        self._zeroed = 0  # up to this offset, the segment in use is made of written blocks
-        self._small_groups = _SMALL_IN_A_ROW - 1  # written since a large one; the first counts
+        self._zeroed = 0  # the blocks of the current segment up to this offset were written
+        self._small_groups = _SMALL_IN_A_ROW - 1  # since a large one; one is enough at first
 
     def resume(self, replay: Replay, end: int, *, segment_bytes: int) -> None:
-        """Go on at ``end``: cut off what is torn, and make all that was replayed durable.
+        """Continue at ``end``: cut off the torn tail, and make everything replayed durable.
 
-        Without the space for a whole segment the capacity is what it holds already.
+        Without space for a whole segment, the capacity is what it holds already.
         """
         number, offset = segment_of(end), offset_of(end)
-        for torn in reversed(replay.torn_segments):  # from the back: no gap if this is cut short
+        for torn in reversed(replay.torn_segments):  # from the back, so that a crash leaves no gap
             self._files.remove(file_name(torn))
-        # Even with nothing removed: a process that died may have left names that are not durable.
+        # Even if nothing was removed: a process that died may have left names that are not durable.
         self._files.sync_directory()
         for earlier in range(max(segment_of(replay.synced), replay.first_segment), number):
             self._sync_segment(earlier)
@@ -106,8 +106,8 @@ class Tail:
         file = self._file = self._files.open(name)
         if replay.torn_bytes:
             file.truncate(offset)
-        # After a failed sync the kernel shows bytes that never reached the disk, and a new sync
-        # would not write them. So whatever is not proven durable is written once more.
+        # After a failed sync, the page cache has bytes that never reached the disk and that a new
+        # sync would not write. So whatever is not proven durable is written once more.
         start = max(replay.synced, position_of(number, HEADER_BYTES))
         if start < end:
             data = self._files.read_at(name, offset_of(start), end - start)
@@ -129,9 +129,9 @@ class Tail:
         self._ends_in_mark = replay.closed
 
     def write(self, offset: int, buffers: list[bytes], *, is_last: bool) -> None:
-        """Write records to the segment in use; the last ones of a commit are synced by the mode.
+        """Write records to the current segment; the last ones of a commit are synced by the mode.
 
-        Those before the last need no sync of their own: the segment's end is synced with it.
+        Earlier ones in the same commit need no sync of their own: sealing their segment syncs them.
         """
         if buffers[0] is MARK_RESERVED:
             buffers[0] = encode_mark(self._salt, self.synced)
@@ -145,9 +145,9 @@ class Tail:
             self.synced = self.written
 
     def sync(self) -> None:
-        """Make all that was written durable."""
+        """Make everything written durable."""
         if self.synced < self.written:
-            # Where nothing is synced by itself, neither was a segment that has come to its end.
+            # In the mode never, sealed segments were not synced either.
             for ended in range(segment_of(self.synced), self.space.segment):
                 with suppress(FileNotFoundError):  # retention has removed it
                     self._sync_ended(ended)
@@ -156,10 +156,10 @@ class Tail:
 
     @property
     def lacks_zeros(self) -> bool:
-        """Whether the records come close to blocks that were allocated and never written.
+        """Whether the records come close to blocks that were allocated but never written.
 
-        To sync such a block, the file system must also note in its own journal that it is in use
-        now: for a group of some kilobytes that takes as long again as the sync itself.
+        Syncing such a block makes the file system also journal that the block is in use now. For a
+        group of a few kilobytes, that doubles the time of the sync.
         """
         if self.sync_mode is not SyncMode.ALWAYS or self._zeroed >= self.capacity:
             return False
@@ -172,10 +172,10 @@ class Tail:
         return min(max(offset_of(self.written), _FEWEST_ZEROS), _MOST_ZEROS)
 
     def zero_ahead(self) -> None:
-        """Write zeros beyond the records, where there are zeros already for whoever reads."""
+        """Write zeros beyond the records, into space that already reads as zeros."""
         start = max(self._zeroed, offset_of(self.written))
         stop = min(start + self._zeros, self.capacity)
-        self._zeroed = self.capacity  # if it fails for want of space, that is the end of it
+        self._zeroed = self.capacity  # do not try again if it fails for lack of space
         try:
             self._active.write_at(start, [bytes(stop - start)], sync=True)
         except OSError as exc:
@@ -185,7 +185,7 @@ class Tail:
             self._zeroed = stop
 
     def begin_segment(self, number: int, capacity: int) -> None:
-        """Finish the segment in use, if there is one, and make the spare the next."""
+        """Seal the current segment, if there is one, and make the spare the next."""
         if self._file is not None:
             self._seal(self._file)
             self._file = None
@@ -208,14 +208,14 @@ class Tail:
         self.space = Space(number, 0)
 
     def allocate_spare(self, capacity: int) -> WritableFile:
-        """Have a spare segment of at least that capacity, or else the one there was before."""
+        """Allocate a spare segment of at least that capacity. On failure, a former spare stays."""
         spare = self._spare
         if spare is not None and self.space.spare_bytes >= capacity:
             return spare
         if spare is None:
             try:
                 spare = self._files.create(_SPARE)
-            except FileExistsError:  # of an earlier process; it holds a header at most
+            except FileExistsError:  # left by an earlier process; it has a header at most
                 spare = self._files.open(_SPARE)
                 spare.truncate(capacity)
         try:
@@ -232,9 +232,10 @@ class Tail:
         return spare
 
     def finish(self, *, keep_space: bool) -> None:
-        """Sync, and end the log in a mark, so that damage to any record will show.
+        """Sync, and end the log with a mark, so that damage to any record will be noticed.
 
-        Space that was allocated ahead goes back to the disk, unless it could not be had again.
+        Space that was allocated ahead is freed, unless ``keep_space``: on a full disk it might not
+        be available again.
         """
         end = offset_of(self.written)
         if self.sync_mode is not SyncMode.NEVER:
@@ -252,7 +253,7 @@ class Tail:
             self._files.remove(_SPARE)
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         for file in (self._file, self._spare):
             if file is not None:
                 file.close()
@@ -280,12 +281,12 @@ class Tail:
         name = file_name(number)
         file = self._files.open(name)
         try:
-            file.write_at(0, [self._files.read(name)])  # once more, as the last one in `resume`
+            file.write_at(0, [self._files.read(name)])  # rewritten, like the last one in `resume`
             file.sync()
         finally:
             file.close()
 
 
 def is_no_space(exc: OSError) -> bool:
-    """Whether the disk, or what the process may use of it, is full."""
+    """Whether the disk is full, or a quota or file size limit is reached."""
     return exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

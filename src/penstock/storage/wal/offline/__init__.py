@@ -1,6 +1,6 @@
-"""What works on a data directory that no store has open: look at it, check it, repair it.
+"""Tools for a data directory that no store has open: inspect, verify, repair.
 
-`survey` and `verify` only read. `repair` makes a damaged directory startable again: `salvage` reads
-all that is readable (`damage` walks past the holes, `gapped` says what events behind a hole still
-mean), and `repair` writes it down anew.
+`survey` and `verify` only read. `repair` makes a damaged directory usable again: `salvage` reads
+everything readable (`damage` reads past the damage, `gapped` defines what events after a gap still
+mean), and `repair` writes it back.
 """

@@ -1,15 +1,15 @@
-"""Reading a file of the log past what is damaged in it.
+"""Reading a file of the log past its damage.
 
-A start stops at the first bytes that are no record. To see how much is damaged, or to keep what is
-not, one has to find the next record behind the damage. These are trusted to say where it is, in
-this order, and each only if there is a good record at that place:
+Recovery stops at the first bytes that are not a record. To see how much is damaged, or to keep the
+rest, the next record after the damage must be found. These are trusted to tell where it is, in this
+order, and each only if there is a good record at that place:
 
 1. the length that the damaged record states;
 2. the index of the segment, which knows where messages begin, or the next sync mark, which opens a
    group of records and whose salt never leaves the directory: whichever is nearer.
 
-Nothing else is: a message may hold bytes that look like a record, and whoever sent it must not be
-able to have them taken for one.
+Nothing else is trusted: a message may contain bytes that look like a record, and its sender must
+not be able to have them taken for one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ZEROS = bytes(1 << 16)
 
 @dataclass(frozen=True, kw_only=True)
 class Damage:
-    """Something that is not as it was written. ``bytes`` is how much of the file it takes."""
+    """A damaged part of a file, ``bytes`` long."""
 
     file: str
     offset: int
@@ -55,25 +55,25 @@ class Found(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Header included."""
+        """Including the header."""
         return record.HEADER_BYTES + len(self.payload)
 
 
 class Gap(NamedTuple):
-    """Bytes ``start <= offset < stop`` that are damaged; what was in them is not known."""
+    """Damaged bytes ``start <= offset < stop``, whose content is unknown."""
 
     start: int
     stop: int
 
 
 class Walk:
-    """The records of one file, sync marks left out, and the gaps between them. Iterate once.
+    """The records of one file, without sync marks, and the gaps between them. Iterate once.
 
-    ``promised`` are positions below which all was durable, as others say; the marks in the file are
-    looked at too. Damage that nobody vouches for is the torn end of the log: it is no gap, and the
-    walk ends before it. ``hints`` are offsets where records are known to begin.
+    ``promised`` has positions, from elsewhere, below which everything was durable; the marks in the
+    file count as well. Damage beyond all of them is the torn end of the log: it is not a gap, and
+    the walk ends before it. ``hints`` are offsets where records are known to begin.
 
-    In the end ``end`` is where the good records end, and ``torn_bytes`` what is to be cut off.
+    Afterwards, ``end`` is where the good records end, and ``torn_bytes`` is what to cut off.
     """
 
     def __init__(
@@ -113,18 +113,18 @@ class Walk:
                 return
 
     def _is_end(self, offset: int) -> bool:
-        """Whether nobody ever vouched for anything more in this file."""
+        """Whether nothing beyond this offset of the file was ever known to be durable."""
         promised = list(self._promised)
         if self._last_mark is not None and self._last_mark[0] >= offset:
             promised.append(self._last_mark[1])
         if offset == len(self._data):
-            # It is whole, unless somebody knew it to be longer; what lies in later files is theirs.
+            # The file is complete unless it was once longer. Later segments do not matter here.
             promised = [p for p in promised if segment_of(p) == self._segment]
         return max(promised, default=0) <= position_of(self._segment, offset)
 
     @cached_property
     def _last_mark(self) -> tuple[int, int] | None:
-        """Where it is and what it vouches for, which is at least what those before it do."""
+        """The offset of the last mark and its synced position, the greatest of all marks."""
         found = self._data.rfind(self._salt)
         while found >= 0:
             start = found - record.HEADER_BYTES
@@ -143,7 +143,7 @@ class Walk:
         return found
 
     def _resume(self, broken: int) -> int | None:
-        """Where the records go on behind a damaged one."""
+        """Where the records continue after a damaged one."""
         data, view = self._data, memoryview(self._data)
         if broken + record.HEADER_BYTES <= len(data):
             stated = broken + record.size_at(data[broken : broken + 4])

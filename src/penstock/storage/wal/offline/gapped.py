@@ -1,20 +1,20 @@
-"""Events from behind a gap in the history.
+"""Applying events that come after a gap in the history.
 
-Some events are gone, so those that follow cannot simply be applied: a lease may end that was never
-seen to begin, a letter may be of a message that nobody knows. The rule prefers to deliver a message
-again over losing it:
+Some events are lost, so those that follow cannot simply be applied: a lease may end that was never
+seen to begin, or a dead letter may be of an unknown message. The rules prefer redelivering a
+message to losing it:
 
-* A message that can be read is kept. Indexes that were given out to messages which cannot be read
-  are *lost*: nobody waits for them, and a reader of the queue passes over them.
-* What settles a message counts: acks, expiries, dead letters, purges, and what an operator did.
-* Of deliveries, only how often is kept. In the end no message is in flight, and all receipts are
-  void; everything that is not known to be settled is delivered again. (`Subscription.start_over`)
+* A message that can be read is kept. Indexes of messages that cannot be read are *lost*: nobody
+  waits for them, and readers of the queue skip them.
+* Everything that settles a message counts: acks, expiry, dead letters, purges, operators' actions.
+* Of deliveries, only the count is kept. In the end no message is in flight, all receipts are void,
+  and everything not known to be settled is redelivered. (`Subscription.start_over`)
 * A dead letter that is lost while its message is not goes back to where it failed.
-* A message waits for other subscriptions as before: what they are not known to have taken, they are
-  given again, and only then is it let through.
-* Definitions are taken as they come. A queue that is only known by its number is called
-  ``recovered-<number>`` and has its default subscription; events of a subscription that was made in
-  the gap are left out.
+* Dependencies hold as before: what a subscription is not known to have settled is delivered to it
+  again, and those that wait for it get it only afterwards.
+* Definitions are applied as they come. A queue of which only the id is known is named
+  ``recovered-<id>`` and gets its default subscription; events of a subscription that was created in
+  the gap are ignored.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from penstock.errors import InvalidDependency
 
 __all__ = ["GappedHistory"]
 
-# Ids that may have been given out in a gap, and must not be given out again.
+# More ids than may have been assigned in a gap, which must not be assigned again.
 _LOST_IDS = 2**16
 
 
 class GappedHistory:
     """Applies what is left of a history to a machine. Call `finish` after the last event.
 
-    ``lose(queue, stop)`` has to make all indexes of a queue up to ``stop`` lost that are not known.
-    ``left_out`` counts the events, by kind, that said nothing of use any more.
+    ``lose(queue, stop)`` must mark the unknown indexes of a queue below ``stop`` as lost.
+    ``left_out`` counts the events, by kind, that were of no use any more.
     """
 
     def __init__(self, machine: Machine, lose: Callable[[Queue, int], None]) -> None:
@@ -54,7 +54,7 @@ class GappedHistory:
         self._lose = lose
 
     def apply(self, event: ev.Event, place: Place) -> bool:
-        """False when the event was of no use."""
+        """False if the event was of no use."""
         machine = self._machine
         machine.now_ns = max(machine.now_ns, event.at_ns)
         last_id = machine.last_id
@@ -101,7 +101,7 @@ class GappedHistory:
             if event.queue_id in machine.queues_by_id:
                 return False
             if same is not None:
-                # A name is used once at a time, so the deletion of the old queue is in the gap.
+                # Names are unique, so the old queue must have been deleted in the gap.
                 gone = same.source or same.events_of or same
                 machine.apply(ev.QueueDeleted(at_ns=event.at_ns, queue_id=gone.id))
             for owner in (event.dead_letters_of, event.events_of):
@@ -113,7 +113,7 @@ class GappedHistory:
         return True
 
     def _queue(self, queue_id: int) -> Queue:
-        """The queue of that id, made if it is not known."""
+        """The queue with that id, created if it is unknown."""
         found = self._machine.queues_by_id.get(queue_id)
         if found is not None:
             return found
@@ -175,7 +175,7 @@ class GappedHistory:
         try:
             check_dependencies(name, after, graph)
         except InvalidDependency:
-            # Those that waited for this one were altered in the gap, or this could not be.
+            # Those that waited for this one must have been altered in the gap.
             for other in queue.subscriptions.values():
                 rest = tuple(parent for parent in other.config.after if parent != name)
                 other.config = msgspec.structs.replace(other.config, after=rest)
@@ -192,7 +192,7 @@ class GappedHistory:
             return False
         self._lose(queue, event.first)
         if is_new:
-            # What came before may as well have been removed long ago.
+            # Treat what came before as removed long ago.
             queue.trim(event.first)
         machine.apply(event, place)
         return True
@@ -268,7 +268,7 @@ class GappedHistory:
         return True
 
     def _dead_letter_queue(self, queue_id: int, source: Queue) -> Queue:
-        """A queue that was made in the gap, and that the event shows to be one for dead letters."""
+        """A dead-letter queue that was created in the gap, as the event shows."""
         name = source.name + DEAD_LETTER_SUFFIX
         known = self._machine.queues_by_id.get(queue_id)
         if known is None:
@@ -295,7 +295,7 @@ class GappedHistory:
 
 
 def _known(queue: Queue, bounds: list[int]) -> list[int]:
-    """What is not lost of some runs."""
+    """The parts of some runs that are not lost."""
     matched = queue.feeds.everything.matched
     return ev.flat([part for run in ev.pairs(bounds) for part in matched.within(*run)])
 

@@ -1,4 +1,4 @@
-"""Which files of a directory make up the log, and what each of them holds."""
+"""Which files of a directory make up the log, and what they hold."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ __all__ = [
 _PROGRESS_BYTES = 2**20
 
 Progress = Callable[[str, int], None]
-"""Told the name of a file and how many of its bytes have been read since the last time."""
+"""Called with the name of a file and how many of its bytes were read since the last call."""
 
-# Where a header has the segment's number and its salt, for when its CRC says nothing any more.
+# Where a header has the segment's number and salt, for headers whose CRC does not match.
 _NUMBER = slice(10, 18)
 _SALT = slice(26, 34)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogFile:
-    """A segment, or the pack that took its place. A sealed one lies before the checkpoint."""
+    """A segment, or the pack that replaced it. Those before the checkpoint are sealed."""
 
     segment: int
     name: str
     is_sealed: bool
     is_pack: bool
-    bytes: int | None  # None when the file is missing
+    bytes: int | None  # None if the file is missing
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A file of the log that was read. Iterate ``items`` once; ``walk`` knows its end then."""
+    """A file of the log that was read. Iterate ``items`` once; then ``walk`` knows its end."""
 
     name: str
     walk: Walk
@@ -84,9 +84,9 @@ class Loaded:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """The files that are needed, in the order of the log.
+    """The files that are needed, in log order.
 
-    ``checkpoint`` is the newest that can be read; those that cannot are ``damages``.
+    ``checkpoint`` is the newest that can be read; unreadable ones are in ``damages``.
     """
 
     checkpoint: Checkpoint | None
@@ -122,7 +122,7 @@ def read_layout(files: Files) -> Layout:
     numbers = [n for n in (*segment_numbers(files), *packs) if n >= first]
     last = max(numbers, default=first if checkpoint is not None else first - 1)
     if checkpoint is None and numbers:
-        first = min(numbers)  # what came before may have been removed in order
+        first = min(numbers)  # earlier ones may have been removed regularly
     for segment in range(first, last + 1):
         pack = None if file_name(segment) in names else packs.get(segment)
         logs.append(_log_file(files, names, segment, pack, is_sealed=False))
@@ -152,12 +152,12 @@ def _log_file(
 
 
 def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
-    """None when the file is missing, or is another segment's. Raises `NewerFormat`."""
+    """None if the file is missing, or is another segment's. Raises `NewerFormat`."""
     if log.bytes is None:
         return None
     try:
         data = files.read(log.name)
-    except FileNotFoundError:  # it went meanwhile: somebody has the directory open
+    except FileNotFoundError:  # removed meanwhile: a process has the directory open
         return None
     damage = None
     try:
@@ -182,13 +182,13 @@ def load(files: Files, log: LogFile, later: list[LogFile]) -> Loaded | None:
 
 
 def tell_nobody(name: str, count: int) -> None:
-    """Progress that nobody wants to see."""
+    """A `Progress` that does nothing."""
 
 
 def index_damage(files: Files, log: LogFile) -> Damage | None:
-    """Of the index of a sealed file, if it has one that cannot be read. That is never a loss."""
+    """The damage to a sealed file's index, if it has one that cannot be read. It loses no data."""
     name = index_name(log.segment)
-    # One that is of another file is stale, not damaged: a pack was made, or did not come to be.
+    # An index of another file is stale, not damaged: a pack was made, or not completed.
     if name not in files.names() or load_index(files, log.segment, None) is not None:
         return None
     problem = "the index is damaged: every start has to read the whole segment instead"
@@ -204,7 +204,7 @@ def _is_another(data: bytes) -> bool:
 
 
 def _promised(files: Files, later: list[LogFile]) -> list[int]:
-    """What later segments say to have been durable when they were begun."""
+    """The positions that later segments state as durable."""
     promised: list[int] = []
     for log in later:
         if log.bytes is None or log.is_pack:

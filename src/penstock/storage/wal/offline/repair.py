@@ -1,15 +1,15 @@
-"""Making a damaged directory one that can be opened, with all that can be read of it.
+"""Making a damaged directory usable again, with everything that can be read of it.
 
-What is kept, and what becomes of the rest, is decided in `salvage`. Here it is written down:
+`salvage` decides what is kept and what becomes of the rest. Here it is written:
 
 * a segment without damage stays as it is;
-* of a damaged or missing one a pack is made, which holds its messages that can be read, and a
-  `Lost` record wherever messages are missing;
-* a new checkpoint, before a new and empty segment, says how things stand.
+* a damaged or missing one is replaced by a pack with its readable messages, and with a `Lost`
+  record wherever messages are missing;
+* a new checkpoint, before a new and empty segment, has the state.
 
-Nothing is deleted. Before anything is written, every file that the new checkpoint has no use for
-gets a second name in ``damaged-<time>``; afterwards it loses its first. The checkpoint is what
-counts: a crash before it leaves the directory as damaged as it was, a crash after it leaves some
+Nothing is deleted. Before anything is written, every file that the new checkpoint does not need is
+linked into ``damaged-<time>``; afterwards its first name is removed. Writing the checkpoint is the
+commit: a crash before it leaves the directory as damaged as it was, a crash after it leaves some
 files under both names.
 """
 
@@ -67,9 +67,9 @@ class Repair:
 
     - ``lost``: index ranges of messages that cannot be read, by queue.
     - ``is_gapped``: whether events are missing, so that deliveries start over.
-    - ``left_out``: events behind a gap, by kind, that said nothing of use any more.
-    - ``kept``: messages by queue.
-    - ``aside``: the files that go to the directory of damaged ones.
+    - ``left_out``: the number of events after a gap that were of no use any more, by kind.
+    - ``kept``: the number of messages kept, by queue.
+    - ``aside``: the files that move to the directory of damaged ones.
     """
 
     damages: list[Damage]
@@ -87,15 +87,15 @@ class Repair:
 
     @property
     def has_checkpoint(self) -> bool:
-        """Without one, only the log tells what queues and subscriptions there are."""
+        """Without one, queues and subscriptions are known from the log alone."""
         return self.salvage.layout.checkpoint is not None
 
     def apply(
         self, files: DiskFiles, *, directory: str, random_bytes: Callable[[int], bytes]
     ) -> Path:
-        """BLOCKING. The caller owns the lock. Returns where the files are that were put aside.
+        """BLOCKING. The caller holds the lock. Returns the directory of the files put aside.
 
-        Raises `OSError`; then nothing has changed that matters, and it can be tried again.
+        Raises `OSError`; then nothing that matters has changed, and it can be tried again.
         """
         aside = _put_aside(files, self.aside, directory)
         packs = _write_logs(files, self.salvage, self.checkpoint, random_bytes)
@@ -147,7 +147,7 @@ def _live_segments(found: Salvage) -> list[int]:
 
 
 def _is_packed(found: Salvage, segment: int) -> bool:
-    """Whether the segment cannot stay as it is."""
+    """Whether the segment must be replaced by a pack."""
     file = found.files.get(segment)
     if file is None or not file.is_good:
         return True
@@ -167,7 +167,7 @@ def _unneeded(files: DiskFiles, found: Salvage) -> list[str]:
             if load_index(files, segment, None) == _index(found, segment, file.salt):
                 needed.add(index_name(segment))
     return [
-        # What the log did not write, such as the file of the users, is not the log's to move.
+        # Files that the log did not write, such as that of the users, are left alone.
         name
         for name in files.names()
         if name not in needed and name.endswith(_OWN)
@@ -190,7 +190,7 @@ def _put_aside(files: DiskFiles, names: list[str], directory: str) -> Path:
 def _write_logs(
     files: DiskFiles, found: Salvage, checkpoint: int, random_bytes: Callable[[int], bytes]
 ) -> dict[int, str]:
-    """Packs for what cannot stay, and an index for every segment. Returns the packs."""
+    """Write packs where needed, and an index for every segment. Returns the packs."""
     packs: dict[int, str] = {}
     for segment in _live_segments(found):
         file = found.files.get(segment)
@@ -211,7 +211,7 @@ def _write_logs(
 
 
 def _cut(files: DiskFiles, name: str, size: int) -> None:
-    """Give back the space that was allocated and never written."""
+    """Free the space that was allocated but never written."""
     file = files.open(name)
     try:
         file.truncate(size)

@@ -1,9 +1,9 @@
-"""All that can be read of a damaged directory, as a machine.
+"""Everything that can be read of a damaged directory, as a machine.
 
-The newest checkpoint that can be read is where it begins, or nothing at all. The segments before it
-hold messages: every message of a queue is in them, so an index that is in none of them is lost. The
-segments behind it hold events. As long as none is missing they are applied as at a start; from the
-first gap on the rules of `penstock.storage.wal.offline.gapped` hold.
+It starts from the newest readable checkpoint, or from nothing. The segments before the checkpoint
+hold the messages of each queue, so an index that is in none of them is lost. The segments after it
+hold events. They are applied as in recovery until the first gap; from there on, the rules of
+`penstock.storage.wal.offline.gapped` apply.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ _ANY_NUMBER = 2**32 - 1
 
 @dataclass(frozen=True, kw_only=True)
 class SalvagedFile:
-    """A file of the log. Its good records end at ``end``; ``is_good`` when it can stay as it is."""
+    """A file of the log. Its good records end at ``end``; ``is_good`` if it can stay as it is."""
 
     log: LogFile
     salt: bytes
     end: int
     is_good: bool
-    is_cut_off: bool  # the log ends in here, and what follows was never promised to anybody
+    is_cut_off: bool  # the log ends in here; what follows was never acknowledged
 
 
 class _Room:
-    """Positions that nothing has, ``next`` being the first of them: in a gap, or behind a file.
+    """Unused positions from ``next`` on, in a gap or after the end of a file.
 
-    A file that was cut off between two records shows no gap. Only when something is missing behind
-    its end does it turn out to be damaged, and ``unproven`` is then what it is accused of.
+    A file that was cut off between two records has no visible gap. It turns out to be damaged only
+    if something after its end is missing; ``unproven`` is the damage to report then.
     """
 
     __slots__ = ("next", "stop", "unproven")
@@ -67,9 +67,9 @@ class _Room:
 
 
 class Salvage:
-    """What there is. Made by `salvage`.
+    """What was salvaged. Made by `salvage`.
 
-    A lost range has a batch of length 0 in its queue's timeline; `stop_of_lost` says where it ends.
+    A lost range is a batch of length 0 in its queue's timeline; `stop_of_lost` is where it ends.
     """
 
     def __init__(self, machine: Machine, layout: Layout) -> None:
@@ -80,14 +80,14 @@ class Salvage:
         self.history = GappedHistory(machine, self._lose)
         self.is_gapped = False
         self.lost: dict[str, list[Run]] = {}  # index ranges that cannot be read, by queue
-        self._holes: dict[tuple[int, int], int] = {}  # queue and first index -> where it ends
+        self._holes: dict[tuple[int, int], int] = {}  # queue id and first index -> end
         self._rooms: list[_Room] = []
-        self._misfits: set[int] = set()  # segments with messages that found no place
+        self._misfits: set[int] = set()  # segments with messages that could not be used
 
     def stop_of_lost(self, queue_id: int, first: int) -> int:
         return self._holes[queue_id, first]
 
-    # Messages that a checkpoint knows.
+    # Messages before the checkpoint.
 
     def read_sealed(self, files: Files, progress: Progress) -> None:
         checkpoint = self.layout.checkpoint
@@ -187,7 +187,7 @@ class Salvage:
             self.history.finish()
 
     def _give_back(self, letters: Queue, first: int, stop: int) -> None:
-        """A dead letter whose reason is lost goes back to where it failed: its message is there."""
+        """Replay dead letters whose records are lost: their messages are not."""
         reader = letters.default
         if letters.source is None or reader is None:
             return
@@ -236,7 +236,7 @@ class Salvage:
         )
 
     def _items(self, log: LogFile, loaded: Loaded, progress: Progress) -> Iterator[Found | Gap]:
-        # Only messages are left in a pack, so without a checkpoint there is a gap on each side.
+        # A pack has messages only, so without a checkpoint there is a gap on each side.
         is_partial = log.is_pack and not log.is_sealed
         if is_partial:
             yield self._add_gap(log.segment, Gap(0, HEADER_BYTES))
@@ -267,14 +267,14 @@ class Salvage:
         return gap
 
     def _place(self, queue: Queue) -> int:
-        """A position of its own for a lost range, in a gap behind all that the queue has so far."""
+        """A unique position for a lost range, in a gap after everything the queue has so far."""
         try:
             after = queue.timeline.batch(queue.next).locator
-        except IndexError:  # it has nothing yet
+        except IndexError:  # it is empty so far
             after = 0
         rooms = [room for room in self._rooms if after < room.next < room.stop]
         if not rooms:
-            return after + 1  # inside the record before it, where no other can begin
+            return after + 1  # inside the record before it, where no other record can begin
         room = next((r for r in rooms if r.unproven is None), rooms[0])
         if room.unproven is not None:
             self.damages.append(room.unproven)

@@ -1,4 +1,4 @@
-"""What is in a directory, for people: each file, and each queue as a start would find it."""
+"""What is in a directory, for people: each file, and each queue as recovery would find it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ __all__ = ["Condition", "FileReport", "QueueReport", "RecordReport", "Survey", "
 
 
 class Condition(Enum):
-    """What a file is found to be."""
+    """The condition of a file."""
 
     GOOD = "good"
-    TORN = "torn"  # ends in writes that were never promised: the next start cuts them off
+    TORN = "torn"  # ends in unacknowledged writes, which the next start cuts off
     DAMAGED = "damaged"
     MISSING = "missing"
-    UNNEEDED = "not needed"  # the next start or checkpoint removes it, or writes it anew
+    UNNEEDED = "not needed"  # the next start or checkpoint removes or rewrites it
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileReport:
-    """One file. ``records`` counts those of a segment or pack, by the name of their kind."""
+    """One file. ``records`` counts the records of a segment or pack, by kind."""
 
     name: str
     kind: str
@@ -52,12 +52,12 @@ class QueueReport:
     next: int
     messages: int
     bytes: int
-    subscriptions: dict[str, int]  # how many messages each has not settled
+    subscriptions: dict[str, int]  # name -> unsettled messages
 
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """``refusal`` is why a start would refuse the directory; then there are no queues."""
+    """``refusal`` is why a start would fail, if so; then there are no queues."""
 
     checkpoint: int | None
     files: list[FileReport]
@@ -67,7 +67,7 @@ class Survey:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordReport:
-    """One record. ``event`` is None when this version does not know it. Bodies are left out."""
+    """One record. ``event`` has no bodies, and is None if this version does not know its kind."""
 
     file: str
     offset: int
@@ -77,9 +77,9 @@ class RecordReport:
 
 
 def survey(files: Files) -> Survey:
-    """BLOCKING. Read the whole log. Changes no file, so another process may have the directory.
+    """BLOCKING. Read the whole log. Changes no file, so a server may have the directory open.
 
-    Then the last files may seem damaged, because they are being written: look again.
+    Then the last files may seem damaged because they are being written: try again.
     """
     layout = read_layout(files)
     queues, refusal = _queues(files)
@@ -92,7 +92,7 @@ def survey(files: Files) -> Survey:
 
 
 def records(files: Files) -> Iterator[RecordReport]:
-    """BLOCKING. Every record that can be read, in the order of the log; sync marks are left out."""
+    """BLOCKING. Every record that can be read, in log order, without sync marks."""
     logs = read_layout(files).logs
     for at, log in enumerate(logs):
         loaded = load(files, log, logs[at + 1 :])

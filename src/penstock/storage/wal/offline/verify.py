@@ -1,4 +1,4 @@
-"""Checking everything in a directory: each byte of the log, and the way to each message."""
+"""Verifying a directory: every byte of the log, and that every message can be reached."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ASTRAY = "there should be a record with messages here, and there is not"
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """What was found. A torn end is no damage: nobody was told that it is safe.
+    """What was found. A torn end is not damage, because it was never acknowledged.
 
-    ``messages`` are those that can be reached, by queue; empty when there is no start possible.
+    ``messages`` counts those that can be reached, by queue; empty if recovery fails.
     """
 
     damages: list[Damage]
@@ -52,13 +52,13 @@ class Verification:
 def verify(files: Files, *, progress: Progress | None = None) -> Verification:
     """BLOCKING. Read every byte that a start could need; changes no file. Raises `NewerFormat`.
 
-    On a directory that is in use the files may change meanwhile, and seem damaged: look again.
+    If the directory is in use, files may change meanwhile and seem damaged: try again.
     """
     return _Verifier(files, progress or tell_nobody).run()
 
 
 def total_bytes(files: Files) -> int:
-    """How many bytes `verify` is going to read."""
+    """How many bytes `verify` will read."""
     return read_layout(files).bytes
 
 
@@ -90,7 +90,7 @@ class _Verifier:
         )
 
     def _recover(self) -> Machine:
-        """What a start makes of it; nothing when it refuses, for a reason that will be found."""
+        """The state that recovery finds; empty if it fails, since the checks will find out why."""
         machine = blank_machine()
         try:
             recover(self._files, machine)
@@ -148,7 +148,7 @@ class _Verifier:
 
 
 def _messages_in(queue: Queue, event: ev.Event, live: Live) -> int | None:
-    """How many messages of the queue the event holds; None when it is not the one expected."""
+    """How many messages of the queue the event holds; None if it is not the expected one."""
     match event:
         case ev.Published() | ev.Lost():
             queue_id, first, stop = event.queue_id, event.first, event.first + event.count
