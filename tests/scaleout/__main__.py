@@ -11,7 +11,7 @@ from tests.scaleout.faults import FAULTS
 from tests.scaleout.run import Cost
 from tests.scaleout.topology import topology
 
-_HEAD = "| fault | published | given twice | refused | longest publish | longest wait |"
+_HEAD = "| fault | published | delivered twice | refused | longest publish | longest wait |"
 
 
 async def main(messages: int, rounds: int, only: str) -> None:

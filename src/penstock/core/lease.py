@@ -111,32 +111,39 @@ class Leases:
 
     def put(self, start: int, stop: int, lease: Lease) -> None:
         """Lease messages that are not in flight."""
-        starts, stops, leases = self._starts, self._stops, self._leases
-        at = bisect_left(starts, start)
-        if at and stops[at - 1] == start and leases[at - 1] == lease:
-            stops[at - 1] = stop
+        at = bisect_left(self._starts, start)
+        if at and self._stops[at - 1] == start and self._leases[at - 1] == lease:
+            self._stops[at - 1] = stop
+            self._count += stop - start
         else:
-            starts.insert(at, start)
-            stops.insert(at, stop)
-            leases.insert(at, lease)
-        self._count += stop - start
+            self._insert(at, start, stop, lease)
 
     def take(self, start: int, stop: int) -> list[LeasedRun]:
         """Remove and return the leases in ``[start, stop)``."""
-        low, high = self._span(start, stop)
         taken = self.within(start, stop)
-        if taken:
-            first, last = self._starts[low], self._stops[high - 1]
-            kept = []
-            if first < start:
-                kept.append((first, start, self._leases[low]))
-            if last > stop:
-                kept.append((stop, last, self._leases[high - 1]))
-            self._starts[low:high] = [start for start, _, _ in kept]
-            self._stops[low:high] = [stop for _, stop, _ in kept]
-            self._leases[low:high] = [lease for _, _, lease in kept]
-            self._count -= sum(stop - start for start, stop, _ in taken)
+        self.drop(start, stop)
         return taken
+
+    def drop(self, start: int, stop: int) -> None:
+        """Remove the leases in ``[start, stop)``."""
+        starts, stops, leases = self._starts, self._stops, self._leases
+        low, high = self._span(start, stop)
+        if low == high:
+            return
+        first, last = starts[low], stops[high - 1]
+        self._count -= sum(stops[low:high]) - sum(starts[low:high])
+        before, after = leases[low], leases[high - 1]
+        del starts[low:high], stops[low:high], leases[low:high]
+        if last > stop:
+            self._insert(low, stop, last, after)
+        if first < start:
+            self._insert(low, first, start, before)
+
+    def _insert(self, at: int, start: int, stop: int, lease: Lease) -> None:
+        self._starts.insert(at, start)
+        self._stops.insert(at, stop)
+        self._leases.insert(at, lease)
+        self._count += stop - start
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
         """The positions ``low <= i < high`` of the runs that overlap ``[start, stop)``."""

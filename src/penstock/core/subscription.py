@@ -545,7 +545,7 @@ class Subscription:
                         self._admit(head)
         for lane in self.ready.values():
             lane.discard(start, stop)
-        self.leases.take(start, stop)
+        self.leases.drop(start, stop)
         for places in (self.attempts, self.waiting.times):
             if places:
                 _drop(places, start, stop)

@@ -309,7 +309,7 @@ def _count_deliveries(subscription: Subscription, event: ev.Delivered | ev.Polle
     for start, stop in _unsettled(subscription, ev.pairs(event.runs)):
         for index in range(start, stop):
             deliveries = subscription.deliveries_of(index) + 1
-            subscription.leases.take(index, index + 1)
+            subscription.leases.drop(index, index + 1)
             subscription.attempts[index] = Attempts(deliveries, 0, "")
 
 
