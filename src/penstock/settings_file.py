@@ -21,8 +21,8 @@ def load_settings_file(path: Path) -> list[str]:
     """Load it into the environment of this process, except for what is already set there.
 
     ``rate.limit.push-per-second`` is ``RATE_LIMIT_PUSH_PER_SECOND``. Properties of LightQ or Spring
-    that are not a setting have no effect, and are returned. Raises `InvalidArgument` for a file that
-    cannot be read, a malformed line, or an unknown setting.
+    that are not a setting have no effect, and are returned. Raises `InvalidArgument` for a file
+    that cannot be read, a malformed line, or an unknown setting.
     """
     unused = []
     try:

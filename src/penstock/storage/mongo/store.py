@@ -8,7 +8,7 @@ Guarantees:
 3. Whatever was answered ``replicated`` and is not settled is restored if the hot store loses
    everything, with its index, its id and its delivery count. What reaches the record after a
    rebuild is restored before it is answered.
-4. What was settled stays settled, unless it was so recently that the record is behind: see `mirror`.
+4. What was settled stays settled, unless the record is still behind on it: see `mirror`.
 """
 
 from __future__ import annotations

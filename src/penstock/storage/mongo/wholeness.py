@@ -67,13 +67,13 @@ class Wholeness:
             return recovered
 
     async def check(self, queue: str = "") -> None:
-        """Raises `StoreUnavailable` for a queue that may have to be rebuilt: it must not be created."""
+        """Raises `StoreUnavailable` if a queue may have to be rebuilt, and must not be created."""
         if await self._is_due():
             await self.recover()
         self._check_not_missing(queue)
 
     async def ask(self, queue: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call ``ask``. If the queue is not found, rebuild what the hot store has lost, and retry."""
+        """Call ``ask``. If the queue is not found, rebuild what was lost, and retry."""
         try:
             return await ask()
         except QueueNotFound:
@@ -85,7 +85,7 @@ class Wholeness:
             return await ask()
 
     async def _is_due(self) -> bool:
-        """Whether to check. Not too often while a node is away, since it checks the whole record."""
+        """Whether to check. Not too often while a node is away: it checks the whole record."""
         is_partial = self._missing is None or bool(self._missing)
         if is_partial and asyncio.get_running_loop().time() < self._looked_at + _AGAIN_SECONDS:
             return False
