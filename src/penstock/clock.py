@@ -18,8 +18,8 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clock, which never goes back.
 
-    When the machine's is set back, this one goes on at half the speed until it has been caught up
-    with: leases still end and delays still pass, however far ahead the clock had been.
+    If the machine's clock is set back, this one runs at half speed until the other has caught up:
+    leases still end and delays still pass, however far ahead the clock had been.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Dead letters in the log: a line each, and no flood of them."""
+"""Dead letters in the log: a line each, but never a flood of them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from penstock.core.message import DeadLetter
 __all__ = ["LetterLog"]
 
 MOST_LINES = 10
-"""Of one subscription in a second."""
+"""Per subscription and second."""
 _SECONDS = 1.0
 
 logger = structlog.get_logger("penstock")
 
 Of = tuple[str, str | None]
-"""A queue, and a subscription of it if that is known."""
+"""A queue, and the subscription if it is known."""
 
 
 class LetterLog:
-    """See `LetterWatch`. Of a subscription the first letters of a second, and how many more.
+    """See `LetterWatch`. Logs the first letters of a subscription in a second, and counts the rest.
 
-    Lines are written in the next turn of the loop, so that none can fail what is under way. They
-    have neither body nor attributes.
+    Lines are written in the next turn of the loop, so that logging cannot fail the command under
+    way. They have neither body nor attributes.
     """
 
     def __init__(self, most_lines: int = MOST_LINES) -> None:
         self._most_lines = most_lines
-        # How many letters there were in this second, of those that had any.
+        # How many letters there were in this second.
         self._counts: dict[Of, int] = {}
         self._ends: dict[Of, asyncio.TimerHandle] = {}
 
@@ -40,12 +40,12 @@ class LetterLog:
             asyncio.get_running_loop().call_soon(self._write, id, letter)
 
     def more(self, queue: str, count: int) -> None:
-        # As if they came after those that have a line.
+        # Counted as if they came after those that were logged.
         of = (queue, None)
         self._add(of, count if of in self._counts else self._most_lines + count)
 
     def close(self) -> None:
-        """Say what was left out so far."""
+        """Log how many were left out so far."""
         for of, end in list(self._ends.items()):
             end.cancel()
             self._end(of)
@@ -68,7 +68,7 @@ class LetterLog:
             )
 
     def _write(self, id: str, letter: DeadLetter) -> None:
-        # A consumer wrote it, so it may hold what a terminal would obey.
+        # A consumer wrote it, so it may hold control sequences for a terminal.
         reason = letter.reason if letter.reason.isprintable() else ascii(letter.reason)
         logger.warning(
             "a message became a dead letter",

@@ -1,4 +1,4 @@
-"""LightQ's variables that are no setting of ours by another name, and those that mean nothing here.
+"""LightQ's variables that do not map to one of our settings, and those without effect here.
 
 Its Redis is named by host, port and password, its MongoDB by an address and a database; here each
 is one URL. Simple Queue Service has the same under Spring's own names.
@@ -22,7 +22,7 @@ _DATABASE = ("MONGO_DB", "SPRING_DATA_MONGODB_DATABASE")
 _SUFFIX = "LIGHTQ_DLQ_SUFFIX"
 
 OTHER_VARIABLES = frozenset({*_HOST, *_PORT, *_PASSWORD, *_MONGO, *_DATABASE, _SUFFIX})
-"""That are looked at here."""
+"""The variables that are read here."""
 
 
 def _first(names: tuple[str, ...]) -> str:
@@ -30,7 +30,7 @@ def _first(names: tuple[str, ...]) -> str:
 
 
 def store_url() -> str | None:
-    """``redis://…`` of LightQ's Redis, if any part of it is given; the others are its defaults."""
+    """``redis://…`` of LightQ's Redis, if any part of it is given; the rest are its defaults."""
     host, port, password = _first(_HOST), _first(_PORT), _first(_PASSWORD)
     if not (host or port or password):
         return None
@@ -40,7 +40,7 @@ def store_url() -> str | None:
 
 
 def archive_url() -> str | None:
-    """``mongodb://…`` with LightQ's database. Who logs in does so where they did without one."""
+    """``mongodb://…`` with LightQ's database. The login database stays what it was without one."""
     address, database = _first(_MONGO), _first(_DATABASE)
     if not address or not database:
         return address or None

@@ -23,7 +23,7 @@ _lowest: Level = "warning"  # until it is configured
 
 
 def configure_logs(level: Level, form: Literal["json", "console"]) -> None:
-    """On stderr: JSON, an object a line, or text for people."""
+    """Log to stderr: one JSON object per line, or text for people."""
     renderer = (
         structlog.processors.JSONRenderer()
         if form == "json"
@@ -42,7 +42,7 @@ def configure_logs(level: Level, form: Literal["json", "console"]) -> None:
 
 
 def set_level(level: Level) -> None:
-    """From the next line on."""
+    """Change the level, from the next line on."""
     global _lowest  # noqa: PLW0603 - as process-wide as the configuration of structlog itself
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_NUMBERS[level]))
     _lowest = level
@@ -53,5 +53,5 @@ def level() -> Level:
 
 
 def is_wanted(level: Level) -> bool:
-    """Whether a line of this level is written. Cheaper than to ask structlog's logger."""
+    """Whether a line of this level is written. Cheaper than asking structlog's logger."""
     return _NUMBERS[level] >= _NUMBERS[_lowest]

@@ -127,8 +127,8 @@ def server_options() -> dict[str, Any]:
 async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType({})) -> None:
     """Serve until a signal comes. What was accepted is stored and answered before it returns.
 
-    ``unused`` are variables that change nothing, each with why: the log says so. Raises
-    `InvalidArgument` when it cannot listen there, and whatever opening the store raises.
+    ``unused`` maps variables that have no effect to the reason, which is logged. Raises
+    `InvalidArgument` if it cannot listen there, and whatever opening the store raises.
     """
     check_users(settings)
     check_exposure(settings)

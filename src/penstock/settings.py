@@ -96,7 +96,7 @@ class Settings(BaseSettings):
     admin_username: str = _setting("admin_username", "admin", "SECURITY_ADMIN_USERNAME")
     admin_password: str = _setting("admin_password", "adminpassword", "SECURITY_ADMIN_PASSWORD")
 
-    # How long a token counts.
+    # How long a token is valid.
     token_minutes: float = _setting("token_minutes", 1440, gt=0, le=5_256_000)
 
     # Who may add a user: anybody while the server is on loopback, anybody, or admins alone.
@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     )
 
     max_connections: int = _setting("max_connections", 10_000, ge=1)
-    # A request that has not arrived by then is given up.
+    # A request that has not arrived completely by then is dropped.
     receive_seconds: float = _setting("receive_seconds", 30, gt=0)
 
     # Callbacks: networks that may be called although they are not public, separated by commas;
@@ -192,9 +192,9 @@ def _names() -> frozenset[str]:
 
 
 VARIABLES = frozenset(name for name in _names() if name.startswith(PREFIX))
-"""Of the environment, each of which is a setting."""
+"""The environment variables of all settings."""
 LIGHTQ_VARIABLES = _names() - VARIABLES | OTHER_VARIABLES
-"""The same by the names that LightQ and Simple Queue Service have."""
+"""Their names in LightQ and Simple Queue Service."""
 
 
 def is_loopback(host: str) -> bool:

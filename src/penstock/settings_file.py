@@ -18,11 +18,11 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)(?::-?([^}]*))?\}")
 
 
 def load_settings_file(path: Path) -> list[str]:
-    """Put what it says into the environment of this process, but for what is set there already.
+    """Load it into the environment of this process, except for what is already set there.
 
-    ``rate.limit.push-per-second`` is ``RATE_LIMIT_PUSH_PER_SECOND``. Properties of LightQ's that
-    are no setting, and Spring's, have no effect: those are returned. Raises `InvalidArgument` for a
-    file that cannot be read, for a line that says nothing, and for a setting that there is not.
+    ``rate.limit.push-per-second`` is ``RATE_LIMIT_PUSH_PER_SECOND``. Properties of LightQ or Spring
+    that are not a setting have no effect, and are returned. Raises `InvalidArgument` for a file
+    that cannot be read, a malformed line, or an unknown setting.
     """
     unused = []
     try:
@@ -47,7 +47,7 @@ def load_settings_file(path: Path) -> list[str]:
 
 
 def _check_known(name: str, where: str) -> None:
-    """No other program's names with our prefix belong into this file but those of the client."""
+    """Refuse unknown names with our prefix, except for those of the client."""
     if name.startswith(PREFIX):
         if name in VARIABLES | CLIENT_VARIABLES:
             return

@@ -1,4 +1,4 @@
-"""Variables that look like settings: those that are none, and those that Kubernetes makes."""
+"""Variables that look like settings but are not, such as those that Kubernetes sets."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CLIENT_VARIABLES = frozenset(
     f"{PREFIX}{name}"
     for name in ("URL", "USER", "PASSWORD", "TOKEN", "CA", "QUEUE", "LAKE", "WEBHOOK_SECRET")
 )
-"""Of the command line, the client and the examples: a machine may have them for all programs."""
+"""For the command line, the client and the examples: a machine may set them for all programs."""
 # Where the tests of Spark find Delta; it is too near to a setting.
 _OTHERS = CLIENT_VARIABLES | {f"{PREFIX}DELTA"}
 
-# For a Service called penstock, or penstock-something, each pod of its namespace gets these.
+# For a Service called penstock or penstock-something, each pod of its namespace gets these.
 _LINK = re.compile(
     rf"{PREFIX}(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
@@ -35,7 +35,7 @@ _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://.+:\d+")
 
 
 def is_service_link(name: str, value: str) -> bool:
-    """Whether Kubernetes has set it, to say where a Service is."""
+    """Whether Kubernetes has set it, as the address of a Service."""
     name = name.upper()
     if _LINK.fullmatch(name):
         return True
@@ -43,10 +43,10 @@ def is_service_link(name: str, value: str) -> bool:
 
 
 def check_variables(environment: Mapping[str, str], known: Collection[str]) -> None:
-    """Raises `InvalidArgument` for one that is nearly the name of a setting.
+    """Raises `InvalidArgument` for a variable whose name is close to that of a setting.
 
-    ``known`` are the names of all settings. One that resembles none may be anybody's: see
-    `unused_variables`.
+    ``known`` has the names of all settings. A variable that resembles none of them may be for
+    another program: see `unused_variables`.
     """
     for name in _unknown(environment, known):
         near = meant(name, known)
@@ -58,7 +58,7 @@ def check_variables(environment: Mapping[str, str], known: Collection[str]) -> N
 
 
 def unused_variables(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Those with our prefix that change nothing, each with why."""
+    """The variables with our prefix that have no effect, each with the reason."""
     found = dict.fromkeys(_unknown(environment, known), "no setting has this name")
     for name, value in environment.items():
         if name.upper() in known and is_service_link(name, value):
@@ -70,14 +70,14 @@ def unused_variables(environment: Mapping[str, str], known: Collection[str]) -> 
 
 
 def meant(name: str, known: Collection[str]) -> str | None:
-    """The setting that comes nearest to it, if any is near."""
+    """The setting with the closest name, if any is close."""
     endings = [one.removeprefix(PREFIX) for one in known]
     near = get_close_matches(name.upper().removeprefix(PREFIX), endings, n=1)
     return f"{PREFIX}{near[0]}" if near else None
 
 
 def _unknown(environment: Mapping[str, str], known: Collection[str]) -> list[str]:
-    """An empty one counts as none, as everywhere."""
+    """An empty variable counts as unset, as everywhere."""
     return [
         name
         for name, value in sorted(environment.items())

@@ -97,9 +97,9 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     - `fifo`: messages of one group key are delivered one after the other.
     - `max_messages`, `max_bytes`: the bound. A publish is refused with ``queue_full`` when it
-      would leave any subscription with more than this unsettled. `max_bytes` counts
-      everything published since the oldest unsettled message, settled or not, in whole publish
-      batches: one message that nobody settles keeps the bytes of all that follow it counted.
+      would leave any subscription with more than this unsettled. `max_bytes` counts everything
+      published since the oldest unsettled message, settled or not, in whole publish batches: one
+      message that nobody settles keeps the bytes of all that follow it counted.
     - `retention_seconds`, `retention_messages`, `retention_bytes`: how much history is kept; what
       exceeds any of them is removed from the front. Unsettled messages are kept nevertheless,
       unless `retain_unsettled` is off: then they are settled as expired.
@@ -138,9 +138,9 @@ class SubscriptionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     - `filter`: a CEL expression; None takes every message. It cannot be altered.
     - `after`: the subscriptions that must have taken a message first.
-    - `on_dead_parent`: what happens here when one of those dead-letters a message. ``hold`` waits
-      until its replay is acked or an operator releases it, ``cascade`` makes it a dead letter here
-      too, ``ignore`` goes on as if it had been acked.
+    - `on_dead_parent`: what happens here when a subscription in `after` dead-letters a message.
+      ``hold`` waits until its replay is acked or an operator releases it, ``cascade`` makes it a
+      dead letter here too, ``ignore`` goes on as if it had been acked.
     - `lease_seconds`: how long a delivery is in flight; None: until settled or asked for again.
     - `max_in_flight`: how many deliveries may be in flight at once.
     - `max_deliveries`: a message that failed this often becomes a dead letter; None: never.

@@ -74,7 +74,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {name: self._begin(queues, state) for name, state in states.items()}
 
     def _begin(self, queues: Queues, state: QueueState) -> int:
-        """Where to start. Only an index or a time can skip what is not settled there."""
+        """Where to start. Only an index or a time can skip what is not settled yet."""
         if isinstance(self._starting, datetime):
             _floor(queues, state, self._starting.isoformat())
             return queues.index_at(state, self._starting)

@@ -1,9 +1,9 @@
-"""What is in MongoDB: a collection for each queue and for its dead letters, and one of definitions.
+"""What is in MongoDB: a collection per queue, one for its dead letters, and one of definitions.
 
-The names of queues have no dot, so ``penstock.queues``, ``penstock.archive`` and
-``penstock.documents`` (see `ArchivedShared`) are nobody's. The record of a queue is its documents,
-each by its own index, and its state: see `QueueState`. Every document carries the salt of its
-queue, which tells a queue from an earlier one of the same name.
+Queue names have no dot, so ``penstock.queues``, ``penstock.archive`` and ``penstock.documents``
+(see `ArchivedShared`) cannot clash with one. The record of a queue is its documents, one per
+message, and its state: see `QueueState`. Every document has the salt of its queue, which
+distinguishes the queue from an earlier one of the same name.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DUPLICATE_KEY = 11000
 _CHUNK = 1000
 _MICROSECONDS = 1000  # nanoseconds each
 
-# The field that counts, after how many seconds, and whether only of documents that are done.
+# The time field, after how many seconds it expires, and whether only for documents that are done.
 Rule = tuple[str, float | None, bool]
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -39,7 +39,7 @@ _decode = msgspec.msgpack.Decoder(QueueState).decode
 
 
 class IndexTaken(StorageError):
-    """The record has another message at that index: the hot store has lost its newest ones."""
+    """The record has another message at that index, so the hot store has lost its newest ones."""
 
     code = "storage_failed"
     index: int
@@ -64,7 +64,7 @@ class Archive:
         await self.connection.close()
 
     async def identity(self, proposed: str) -> str:
-        """Which archive this is: the text that was proposed first."""
+        """The identity of this archive: the one that was proposed first."""
         collection = self.connection.collection(_IDENTITY)
         with self.connection.asking():
             try:
@@ -78,7 +78,7 @@ class Archive:
     # Messages.
 
     async def insert(self, queue: str, documents: Sequence[Document]) -> None:
-        """Those that are there already stay as they are. Raises `IndexTaken`."""
+        """Insert documents. Those that exist stay as they are. Raises `IndexTaken`."""
         if not documents:
             return
         await self._make_indexes(queue)
@@ -89,7 +89,7 @@ class Archive:
             _check_duplicates(queue, exc)
 
     async def check_own(self, queue: str) -> None:
-        """Raises `Conflict` where a queue to be made would share a collection with somebody."""
+        """Raises `Conflict` if the collection of a new queue has documents of somebody else."""
         with self.connection.asking():
             collection = self.connection.collection(queue)
             other = await collection.find_one({"salt": {"$exists": False}}, {"_id": 1})
@@ -116,7 +116,7 @@ class Archive:
         return [id for id in wanted if id not in found]
 
     async def ids(self, queue: str, salt: int, index: int | None) -> list[str]:
-        """Of the message with the highest index, and of the one at this index."""
+        """The ids of the message with the highest index, and of the one at this index."""
         collection = self.connection.collection(queue)
         with self.connection.asking():
             newest = collection.find({"salt": salt}, {"_id": 1}).sort("index", -1).limit(1)
@@ -129,7 +129,7 @@ class Archive:
     async def messages(
         self, queue: str, salt: int, stop: int | None = None
     ) -> AsyncIterator[list[Message]]:
-        """All of them below an index, in their order, in parts."""
+        """All messages below an index, in order, in parts."""
         at = -1
         while True:
             condition: Document = {"salt": salt, "index": {"$gt": at}}
@@ -145,7 +145,7 @@ class Archive:
                 return
 
     async def consumed(self, queue: str, salt: int, limit: int) -> list[Document]:
-        """The oldest that are."""
+        """The oldest consumed messages."""
         condition = {"salt": salt, "consumed": True}
         with self.connection.asking():
             cursor = self.connection.collection(queue).find(condition)
@@ -170,7 +170,7 @@ class Archive:
             return [_decode(document["state"]) async for document in cursor.sort("_id", 1)]
 
     async def names(self) -> set[str]:
-        """Of all queues that are not being deleted."""
+        """The names of all queues that are not being deleted."""
         with self.connection.asking():
             cursor = self.connection.collection(_QUEUES).find(_KEPT, {"_id": 1})
             return {document["_id"] async for document in cursor}
@@ -181,13 +181,13 @@ class Archive:
         return None if found is None else _decode(found["state"])
 
     async def salt(self, queue: str) -> int | None:
-        """Of the queue whose record this is; None if it has none."""
+        """The salt of the queue in the record; None if it has none."""
         with self.connection.asking():
             found = await self.connection.collection(_QUEUES).find_one({"_id": queue}, {"salt": 1})
         return None if found is None else found["salt"]
 
     async def saved_at(self, queue: str) -> tuple[int | None, bool]:
-        """The moment of the state in the record, and whether the queue is being deleted."""
+        """The `at` of the state in the record, and whether the queue is being deleted."""
         with self.connection.asking():
             found = await self.connection.collection(_QUEUES).find_one(
                 {"_id": queue}, {"at": 1, "deleting": 1}
@@ -195,7 +195,7 @@ class Archive:
         return (None, False) if found is None else (found["at"], found.get("deleting", False))
 
     async def save(self, state: QueueState) -> None:
-        """What people may want to read, and all that is needed to rebuild it."""
+        """Save the state: some fields in readable form, and all that is needed to rebuild it."""
         document = {
             "_id": state.name,
             "at": state.at,
@@ -211,7 +211,7 @@ class Archive:
             )
 
     async def condemn(self, queue: str) -> None:
-        """The queue is about to be deleted: it must not be rebuilt. Undone by `save`."""
+        """Mark a queue that is about to be deleted, so that it is not rebuilt. Undone by `save`."""
         with self.connection.asking():
             await self.connection.collection(_QUEUES).update_one(
                 {"_id": queue}, {"$set": {"deleting": True}}
@@ -223,7 +223,7 @@ class Archive:
             return [document["_id"] async for document in cursor]
 
     async def forget(self, queue: str) -> None:
-        """The queue was deleted. Its definition last: while it is there, this is done again."""
+        """Remove a deleted queue. Its definition goes last, so that a crash repeats this."""
         for name in (queue, queue + DEAD_LETTER_SUFFIX):
             with self.connection.asking():
                 await self.connection.collection(name).drop()
@@ -234,7 +234,7 @@ class Archive:
     # Time.
 
     async def limit_age(self, state: QueueState) -> None:
-        """Let MongoDB remove what the queue's retention allows to go."""
+        """Let MongoDB remove what is beyond the queue's retention."""
         for queue, rule in _rules(state):
             if self._has_indexes.get(queue) == rule:
                 continue
@@ -244,7 +244,7 @@ class Archive:
             with self.connection.asking():
                 for index in await (await collection.list_indexes()).to_list():
                     if wanted is not None and wanted == {name: index.get(name) for name in wanted}:
-                        wanted = None  # another server has made it
+                        wanted = None  # it exists already
                     elif "expireAfterSeconds" in index:
                         await collection.drop_index(index["name"])
                 if wanted is not None:
@@ -253,7 +253,7 @@ class Archive:
             self._has_indexes[queue] = rule
 
     async def expires_by_itself(self) -> bool:
-        """Whether the server removes what is too old; one that says nothing of it does not."""
+        """Whether the server has TTL indexes. One that reports no metrics for them has none."""
         if self._expires_by_itself is None:
             try:
                 status = await self.connection.command("serverStatus")
@@ -265,7 +265,7 @@ class Archive:
         return self._expires_by_itself
 
     async def sweep(self, state: QueueState) -> None:
-        """Remove what the TTL index of a server that has none would have removed by now."""
+        """Remove what a TTL index would have removed by now, for a server that has none."""
         now = to_datetime(state.at * _MICROSECONDS)
         for queue, (field, seconds, done) in _rules(state):
             if seconds is not None:
@@ -276,7 +276,7 @@ class Archive:
 
 
 def _ttl_index(rule: Rule) -> Document | None:
-    """As MongoDB lists it; None if nothing is too old."""
+    """The index as MongoDB lists it; None if nothing expires."""
     field, seconds, done = rule
     if seconds is None:
         return None
@@ -288,9 +288,9 @@ def _ttl_index(rule: Rule) -> Document | None:
 
 
 def _rules(state: QueueState) -> Iterable[tuple[str, Rule]]:
-    """For each collection: the field that counts, after how many seconds, and of which documents.
+    """The rule of each collection.
 
-    What somebody has not settled stays as long as the queue keeps it.
+    Unsettled messages stay for as long as the queue keeps them.
     """
     config = state.config
     yield state.name, ("createdAt", config.retention_seconds, config.retain_unsettled)
@@ -299,7 +299,7 @@ def _rules(state: QueueState) -> Iterable[tuple[str, Rule]]:
 
 
 def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
-    """A document that was written before is no failure; one in its place is."""
+    """Ignore documents that were written before; raise if another one has their place."""
     for one in (error.details or {}).get("writeErrors", []):
         if one.get("code") != _DUPLICATE_KEY:
             raise StorageError(f"MongoDB refused a document: {one.get('errmsg')}") from error

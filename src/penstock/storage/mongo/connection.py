@@ -1,4 +1,4 @@
-"""The connection to MongoDB: the driver's errors are translated here, and its absence noted."""
+"""The connection to MongoDB: translates the driver's errors, and notes when it is away."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from penstock.errors import InvalidArgument, StorageError, StoreUnavailable
 __all__ = ["Connection", "Document"]
 
 DEFAULT_DATABASE = "penstock"
-# A server that does not answer for this long is taken to be away. The url may say otherwise.
+# A server that does not answer for this long counts as away. The url can override it.
 TIMEOUT_SECONDS = 10.0
 _SELECTION_SECONDS = 2.0
-# Acknowledged by a majority of the replica set, each with it in its journal.
+# Acknowledged by a majority of the replica set, and journaled there.
 _DURABLE = WriteConcern("majority", j=True)
 
 Document = dict[str, Any]
 
 
 class Connection:
-    """One pool. `problem` says why MongoDB is taken to be away, if it is."""
+    """A connection pool. `problem` is why MongoDB counts as away, if it does."""
 
     def __init__(self, url: str) -> None:
         try:
             parsed = parse_uri(url)
             given = {name.lower() for name in parsed["options"]}
-            # Not `timeoutMS`, which would also be how long an absent server is looked for.
+            # Not `timeoutMS`, which would also apply to looking for a server that is away.
             seconds = {
                 "serverSelectionTimeoutMS": _SELECTION_SECONDS,
                 "connectTimeoutMS": _SELECTION_SECONDS,

@@ -1,4 +1,4 @@
-"""Messages as documents, by the names that users of the earlier services know, and back."""
+"""Messages as documents, with the field names of the earlier services, and back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["batch_documents", "letter_document", "message_document", "to_message
 
 
 def batch_documents(queue: str, batch: NewBatch, result: PublishResult) -> list[Document]:
-    """Of what a publish added. Duplicates were there before."""
+    """The documents of a publish, without duplicates, which were stored before."""
     created_ns, salt = result.created_ns, result.salt
     created_at = to_datetime(created_ns)
     duplicates = result.duplicates
@@ -38,7 +38,7 @@ def batch_documents(queue: str, batch: NewBatch, result: PublishResult) -> list[
 
 
 def _content(body: bytes) -> str | bytes:
-    """As text where it is text: that is how people look at it."""
+    """Text if it is UTF-8, which is easier to read for people."""
     try:
         return body.decode()
     except UnicodeDecodeError:
@@ -46,7 +46,7 @@ def _content(body: bytes) -> str | bytes:
 
 
 def message_document(message: Message) -> Document:
-    """Of one that is there already."""
+    """The document of an existing message."""
     document: Document = {
         "_id": message.id,
         "index": message.index,
@@ -65,7 +65,7 @@ def message_document(message: Message) -> Document:
 
 
 def letter_document(message: Message) -> Document:
-    """Of a dead letter; the message that failed may have several, so its id is not the letter's."""
+    """The document of a dead letter. A message may have several, so it needs an id of its own."""
     letter = message.dead_letter
     assert letter is not None
     document = message_document(message)

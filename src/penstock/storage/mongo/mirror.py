@@ -1,9 +1,9 @@
-"""Consumed marks, delivery counts and definitions: from the hot store to the record, in bulk.
+"""Copying consumed marks, delivery counts and definitions from the hot store to the record.
 
-What a queue is like is read from the hot store as of one moment and written as a whole, so nothing
-has to be remembered in between: a copy that failed, or a server that died before it made one, is
-made good by the next copy, whoever makes it. Until then the record is behind by what happened in
-between: that is the window. Each queue is copied by one server at a time.
+A snapshot of a queue is read from the hot store and written as a whole, so nothing needs to be
+remembered in between: if a copy fails, or a server dies before it makes one, the next copy by any
+server makes up for it. Until then the record is behind by what happened in between. Each queue is
+copied by one server at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 MARK_SECONDS = 0.5
 """How soon after a change a copy is made."""
 PASS_SECONDS = 10.0
-"""How often all queues are copied, for what time alone has brought about."""
+"""How often all queues are copied, for changes that no call has made, such as expiry."""
 SWEEP_SECONDS = 60.0
 _LOCK_SECONDS = 30.0
 _LOCK_AGAIN_SECONDS = 0.05
@@ -42,17 +42,17 @@ _AT_ONCE = 500
 
 
 def is_recorded(queue: str) -> bool:
-    """Whether it can have a record of its own."""
+    """Whether the queue can have a record of its own."""
     return is_name(queue) and not queue.endswith(DEAD_LETTER_SUFFIX)
 
 
 def source_of(queue: str) -> str:
-    """The record of dead letters is part of that of their queue."""
+    """The queue in whose record this one is: dead letters are part of their queue's record."""
     return queue.removesuffix(DEAD_LETTER_SUFFIX)
 
 
 class Mirror:
-    """Copies queues that this server has changed; and now and then, one server all of them."""
+    """Copies the queues that this server has changed and, periodically, all of them."""
 
     def __init__(self, hot: HotStore, archive: Archive) -> None:
         self._hot = hot
@@ -67,13 +67,13 @@ class Mirror:
         self._changed.add(source_of(queue))
 
     def note(self, queue: str, deliveries: Sequence[Delivery]) -> None:
-        """How often messages were delivered. Beyond a bound it is left to the hot store's books."""
+        """Note delivery counts for the record, up to a bound; the hot store has them anyway."""
         counts = self._counts.setdefault(queue, {})
         if len(counts) < _MOST_COUNTS:
             counts.update((delivery.index, delivery.deliveries) for delivery in deliveries)
 
     async def copy_changed(self) -> None:
-        """What fails is tried again the next time."""
+        """Copy the changed queues. What fails is tried again the next time."""
         changed, self._changed = self._changed, set()
         for queue in sorted(changed):
             try:
@@ -85,16 +85,16 @@ class Mirror:
                 if self._archive.problem is not None:
                     self._changed |= changed
                     return
-                # A node of the hot store that is away keeps nobody from the others.
+                # A node of the hot store that is away must not affect the others.
                 self._changed.add(queue)
 
     async def copy_all(self) -> None:
-        """Every queue; and the record of those that were deleted goes.
+        """Copy every queue, and remove the records of deleted ones.
 
-        A message may be consumed before its document is written, and a mark that finds none is
-        lost. So the marks of what came since the last two of these are made again.
+        A message may be consumed before its document is written, and then its mark is lost. So the
+        marks of messages since the last two calls are made again.
 
-        A queue whose node is away keeps nobody from the others; it raises at the end.
+        A queue whose node is away does not affect the others; the error is raised at the end.
         """
         failure: StoreUnavailable | None = None
         for queue in sorted({*await self._hot.known_names(), *await self._archive.condemned()}):
@@ -114,17 +114,17 @@ class Mirror:
             raise failure
 
     async def copy(self, queue: str, *, again_from: int | None = None) -> None:
-        """Make the record what the hot store says now.
+        """Bring the record up to date with the hot store.
 
-        Marks that were made before are left out, but for those from an index on.
+        Marks that were made before are skipped, except from index ``again_from`` on.
         """
         async with self._alone(queue):
             await self._copy(queue, again_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
-        """A queue and its record, and its events. One that is missing without this is rebuilt.
+        """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
 
-        ``gone`` is set when another queue of this name may be made, and also when it failed.
+        ``gone`` is set once a queue of this name may be created again, or if this fails.
         """
         names = [change.queue]
         try:
@@ -139,7 +139,7 @@ class Mirror:
                     await self._hot.define(change)
                 finally:
                     gone.set()
-                    # Whether it is gone now or not, the record follows.
+                    # Whether or not it is deleted now, the record follows.
                     for name in names:
                         self._known.pop(name, None)
                         await self._copy(name, None)
@@ -148,10 +148,10 @@ class Mirror:
 
     @asynccontextmanager
     async def _alone(self, queue: str) -> AsyncIterator[None]:
-        """No server copies the queue meanwhile."""
+        """Keep other servers from copying the queue meanwhile."""
         async with self._turns.setdefault(queue, asyncio.Lock()):
             while not await self._hot.lock(_lock(queue), _LOCK_SECONDS):  # noqa: ASYNC110
-                # Another server has it, and cannot tell us when it is done.
+                # Another server has the lock, and cannot tell us when it is done.
                 await asyncio.sleep(_LOCK_AGAIN_SECONDS)
             try:
                 yield
@@ -168,7 +168,7 @@ class Mirror:
         before, is_condemned = await self._before(state)
         if before is None or before.salt != state.salt:
             if before is None or is_condemned:
-                # Of a queue of this name that was deleted.
+                # Left by a deleted queue of this name.
                 for name in (queue, queue + DEAD_LETTER_SUFFIX):
                     await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
             else:
@@ -197,11 +197,11 @@ class Mirror:
         except BaseException:
             self._counts[queue] = counts | self._counts.get(queue, {})
             raise
-        # What was saved counts, not what was found to be the same at a later time.
+        # Keep the state that was saved, not a later one that is equal.
         self._known[queue] = state if is_new or before is None else before
 
     async def _before(self, state: QueueState) -> tuple[QueueState | None, bool]:
-        """What the record says, which another server may have written."""
+        """The state in the record, which another server may have written."""
         known = self._known.get(state.name)
         at, is_condemned = await self._archive.saved_at(state.name)
         if known is not None and at == known.at:
@@ -209,17 +209,17 @@ class Mirror:
         return await self._archive.state(state.name), is_condemned
 
     async def purge(self, queue: str) -> None:
-        """What the queue let go of at once goes from the record at once, too."""
+        """Remove purged messages from the record at once."""
         state = self._known.get(queue)
         if state is not None:
-            # Those of dead letters are gone already, like all that are settled.
+            # Documents of settled dead letters are gone already: see `_copy_letters`.
             gone = {"salt": state.salt, "index": {"$lt": state.first}, "done": True}
             await self._archive.remove(queue, [gone])
 
     async def _copy_events(self, before: QueueState | None, events: QueueState) -> None:
-        """They are nobody's publish, so their documents are made here.
+        """Archive events: no call publishes them, so their documents are made here.
 
-        The last one of before once more: it shows if the hot store has another in its place.
+        The last one is inserted once more, to notice if the hot store has another in its place.
         """
         at = events.first if before is None else max(0, before.next - 1)
         while at < events.next and (found := await self._hot.read(events.name, at, _AT_ONCE)):
@@ -227,7 +227,7 @@ class Mirror:
             at = found[-1].index + 1
 
     async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
-        """New ones are added, those that were replayed, discarded or have expired removed."""
+        """Add new letters, and remove those that were replayed, discarded or have expired."""
         at = 0 if before is None else before.next
         while at < letters.next:
             found = await self._hot.read(letters.name, at, _AT_ONCE)
@@ -243,7 +243,7 @@ class Mirror:
         )
 
     async def sweep(self) -> None:
-        """Remove what is too old, where the server does not."""
+        """Remove what has expired, if the server does not."""
         if not await self._archive.expires_by_itself():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
@@ -254,7 +254,7 @@ def _lock(queue: str) -> str:
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:
-    """But for what changes with every look, such as the time."""
+    """Whether they differ in more than what changes all the time, such as the time."""
     if (before.next, before.first, before.config) != (state.next, state.first, state.config):
         return True
     if (before.pins, before.refers) != (state.pins, state.refers):
@@ -279,7 +279,7 @@ def _settled(state: QueueState) -> Runs:
 
 
 def _done(state: QueueState) -> Runs:
-    """Settled everywhere, and no dead letter refers to it: it need not be kept."""
+    """What is settled for every subscription, and no dead letter refers to: it may be removed."""
     found = Runs([(0, state.next)]) if state.next else Runs()
     for reader in state.readers:
         for start, stop in list(_runs(reader.settled).outside(0, state.next)):

@@ -1,4 +1,4 @@
-"""A publish into the hot store and the record, and what makes sure that it is in both."""
+"""Publishing to the hot store and the record, and making sure that it is in both."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _ATTEMPTS = 5
 
 
 class Publishing:
-    """The hot store gives the index, then the record gets the messages.
+    """The hot store assigns the index, then the record gets the messages.
 
-    Redis may lose them in between, or be rebuilt from a record that does not have them yet: so the
-    hot store is looked at once more before it is answered ``replicated``, and some time after.
+    Redis may lose them in between, or be rebuilt from a record that does not have them yet. So the
+    hot store is checked once more before the answer ``replicated``, and some time after it.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Publishing:
         self._writer = writer
         self._whole = whole
         self._mode = mode
-        self._versions: dict[str, str] = {}  # of queues, as they were after the last publish
-        # By queue, index and id of the newest message that was answered, until it is looked for.
+        self._versions: dict[str, str] = {}  # of queues, after the last publish
+        # The index and id of the newest answered message of each queue, until it is checked.
         self._answered: dict[str, tuple[int, str]] = {}
 
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
@@ -68,7 +68,7 @@ class Publishing:
         return result
 
     async def _make_sure(self, queue: str, ids: Sequence[str]) -> None:
-        """The hot store has them, although it may have been rebuilt before the record had them."""
+        """Make sure that the hot store has them: it may have been rebuilt before the record did."""
         for _ in range(_ATTEMPTS):
             try:
                 found = await self._whole.ask(queue, lambda: self._hot.find(queue, ids))
@@ -85,10 +85,10 @@ class Publishing:
         raise StoreUnavailable("Redis is being rebuilt, this publish with it: try again")
 
     async def check_answered(self) -> None:
-        """Put back what the hot store has lost by itself after it was answered for.
+        """Restore what the hot store has lost after it was answered.
 
-        It is enough to look for the newest of a queue: whatever is published in the place of one
-        before it finds the place taken.
+        Checking the newest message of a queue is enough: a publish in the place of an earlier one
+        finds the index taken.
         """
         answered, self._answered = self._answered, {}
         failure: StoreUnavailable | None = None
@@ -98,9 +98,9 @@ class Publishing:
                 if await is_lost(self._hot, queue, id):
                     await self._whole.recover({queue: index})
             except QueueNotFound:
-                pass  # deleted, or lost: then it is rebuilt from a record that has them
+                pass  # deleted, or lost: then it will be rebuilt from the record, which has them
             except StoreUnavailable as exc:
-                # A node that is away keeps nobody from the others.
+                # A node that is away must not affect the others.
                 failure = exc
                 self._look_again({queue: (index, id)})
             except BaseException:
@@ -111,11 +111,11 @@ class Publishing:
             raise failure
 
     def _look_again(self, answered: dict[str, tuple[int, str]]) -> None:
-        """Unless something newer was answered meanwhile."""
+        """Check these the next time, unless something newer was answered meanwhile."""
         self._answered = answered | self._answered
 
     async def _add_missing(self, queue: str, result: PublishResult) -> None:
-        """The first publish of a duplicate may have died before it was archived."""
+        """Archive duplicates whose first publish may have died before it was archived."""
         ids = await self._archive.missing(queue, set(result.duplicates.values()))
         if ids:
             found = [message for message in await self._hot.find(queue, ids) if message]

@@ -33,14 +33,14 @@ _LIST = "the list of queues"  # no queue can have this name
 async def recover(
     hot: HotStore, archive: Archive, identity: str, suspects: Mapping[str, int]
 ) -> tuple[Recovered, dict[str, str]]:
-    """Make the hot store whole: by one server, while the others wait.
+    """Make the hot store complete: one server does, while the others wait.
 
-    Also what could not be looked at, because a node of the hot store is away, with why. It is not
-    made out to be whole then, unless it was before.
+    Also returns what could not be checked because a node of the hot store is away, with the reason.
+    Then the hot store is not marked as complete, unless it was before.
 
-    A queue that is not there is rebuilt; so is one that has lost its newest messages, or the one
-    whose index is suspected: what it has in their place was never answered. A queue that has no
-    record gets one.
+    A missing queue is rebuilt; so is one that has lost its newest messages, or the one at a
+    suspected index: what it has in their place was never answered. A queue without a record gets
+    one.
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOOK_SECONDS)
@@ -64,7 +64,7 @@ def index_of(id: str) -> int:
 
 
 async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
-    """Whether the hot store does not have a message, nor has had it and let it go."""
+    """Whether the hot store lacks a message that it has not removed regularly."""
     message = parse_message_id(id)
     assert message is not None
     found = await hot.read(queue, message.index, 1)
@@ -75,7 +75,7 @@ async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
 
 
 def _without(state: QueueState, lost: Runs) -> QueueState:
-    """What it says of these messages is of others that were in their place, or of nobody."""
+    """The state without what it says of lost indexes, which is about other messages."""
 
     def minus(bounds: Sequence[int]) -> list[int]:
         runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
@@ -113,7 +113,7 @@ class _Recovery:
             with self._if_there(state.name):
                 await self._restore(state)
                 if state.config.events and state.name + EVENTS_SUFFIX not in known:
-                    # Whoever made the queue died before this one had a record.
+                    # The server that created the queue died before its events queue had a record.
                     change = base.AlterQueue(queue=state.name, changes={"events": True})
                     await self._hot.define(change)
         with self._if_there(_LIST):
@@ -124,7 +124,7 @@ class _Recovery:
 
     @contextmanager
     def _if_there(self, what: str) -> Iterator[None]:
-        """A node that is away keeps none of the others from being looked at."""
+        """Note what a node that is away has, and go on with the others."""
         try:
             yield
         except StoreUnavailable as exc:
@@ -139,13 +139,13 @@ class _Recovery:
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
             lost = await self._lost(now)
-            # Who finds it gone waits until it is there again.
+            # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
             now = await self._hot.snapshot(state.name) or now
             await self._hot.drop(state.name)
             state = _without(max(now, state, key=lambda one: one.at), lost)
         if not self._restored:
-            # What was on its way to the record when the queue went; what comes later is looked for.
+            # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_UNDER_WAY_SECONDS)
         letters = state.letters
         if letters is not None:
@@ -159,7 +159,7 @@ class _Recovery:
         return any([await is_lost(self._hot, now.name, id) for id in ids])
 
     async def _lost(self, now: QueueState) -> Runs:
-        """The messages of the record that the hot store does not have, but for what it let go."""
+        """The messages in the record that the hot store lacks and has not removed regularly."""
         lost = Runs()
         async for part in self._archive.messages(now.name, now.salt):
             await self._hot.lock(_LOCK, _LOCK_SECONDS)
@@ -180,7 +180,7 @@ class _Recovery:
             yield part
 
     async def _add(self, queue: str) -> None:
-        """Messages that were there before there was an archive."""
+        """Archive a queue that existed before there was an archive."""
         count = at = 0
         while found := await self._hot.read(queue, at, _CHUNK):
             await self._hot.lock(_LOCK, _LOCK_SECONDS)

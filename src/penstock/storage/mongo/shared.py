@@ -1,6 +1,6 @@
-"""What servers share besides messages: documents are in the record alone, news and counts are hot.
+"""`Shared` with an archive: documents are only in the record, news and counts in the hot store.
 
-So a hot store that has lost everything has lost none of them.
+So no document is lost if the hot store loses everything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ArchivedShared:
         found = await self._find(name, {"version": True})
         if found is None:
             before = await self._hot.get(name)
-            if before is not None and before.version:  # there was no archive then
+            if before is not None and before.version:  # from before there was an archive
                 await self._replace(name, before, "")
         elif found["version"] == known:
             return None
@@ -63,7 +63,7 @@ class ArchivedShared:
         return document.version
 
     async def _replace(self, name: str, document: Document, version: str) -> bool:
-        """Whether it had this version."""
+        """Replace a document. False if it does not have this version."""
         collection = self._connection.collection(_COLLECTION)
         with self._connection.asking():
             if version:
@@ -78,7 +78,7 @@ class ArchivedShared:
         return True
 
     def _check_there(self) -> None:
-        """Known to be away: who asks need not wait until it is found to be so again."""
+        """Fail at once if MongoDB is known to be away."""
         if self._connection.problem is not None:
             raise StoreUnavailable(self._connection.problem)
 

@@ -2,13 +2,13 @@
 
 Guarantees:
 
-1. A publish is answered ``replicated`` only after a majority of MongoDB has every message of it in
-   its journal. With ``async`` it is answered before, with the durability of the hot store.
+1. A publish is answered ``replicated`` only after a majority of MongoDB has journaled all of its
+   messages. With ``async`` it is answered before, with the durability of the hot store.
 2. While MongoDB is known to be away, a publish is refused before the hot store has it.
-3. Whatever was answered ``replicated`` and is not settled comes back when the hot store has lost
-   everything, with its index, its id and its delivery count. What reached the record after a
-   rebuilding is put back before it is answered.
-4. What was settled longer ago than the window (see `Mirror`) stays settled.
+3. Whatever was answered ``replicated`` and is not settled is restored if the hot store loses
+   everything, with its index, its id and its delivery count. What reaches the record after a
+   rebuild is restored before it is answered.
+4. What was settled stays settled, unless the record is still behind on it: see `mirror`.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ class ArchivedStore:
 
     @classmethod
     async def open(cls, hot: HotStore, url: str, mode: ArchiveMode = "sync") -> ArchivedStore:
-        """Rebuilds the hot store first, if it has lost anything: `recovered` says what.
+        """Rebuild the hot store first if it has lost anything: `recovered` says what.
 
-        What cannot be looked at, because a node of a cluster is away, is rebuilt when that is back,
-        if it has to be: see `behind`. Raises `StoreUnavailable` when there is no MongoDB at that
-        address. The hot store is closed with this one, and when this cannot be opened.
+        What cannot be checked because a node of a cluster is away is rebuilt, if need be, when the
+        node is back: see `behind`. Raises `StoreUnavailable` if there is no MongoDB at that
+        address. The hot store is closed with this one, or if this cannot be opened.
         """
         archive = None
         try:
@@ -92,7 +92,7 @@ class ArchivedStore:
             except StoreUnavailable as exc:
                 if store.problem is not None:
                     raise
-                # A node of a cluster; the regular work does it as soon as it is there.
+                # A node of a cluster is away; the regular work does it once the node is back.
                 logger.warning("what Redis has lost is looked for later: %s", exc)
         except BaseException:
             if archive is not None:
@@ -103,7 +103,7 @@ class ArchivedStore:
 
     @property
     def behind(self) -> str | None:
-        """Why it is not known yet whether the hot store has all that the record has."""
+        """Why it is not known yet whether the hot store has everything in the record."""
         return self._whole.problem
 
     async def recover(self) -> Recovered:
@@ -138,7 +138,7 @@ class ArchivedStore:
                 await gone.wait()
             else:
                 defining = asyncio.ensure_future(self._hot.define(change))
-                await asyncio.sleep(0)  # it has its place in the hot store's own line
+                await asyncio.sleep(0)  # let it join the hot store's own line
         await defining
         if isinstance(change, base.DeleteQueue):
             return
@@ -215,10 +215,10 @@ class ArchivedStore:
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
     ) -> list[ViewedMessage]:
-        """Consumed messages that the hot store has let go of come from the record.
+        """Consumed messages that the hot store has removed come from the record.
 
-        How often a consumed one was delivered is known there alone. While MongoDB is away there
-        are only those of the hot store.
+        Only the record has the delivery counts of consumed messages. While MongoDB is away, only
+        messages in the hot store are shown.
         """
         hot = await self._whole.ask(
             queue, lambda: self._hot.view(queue, subscription, settled, limit)
@@ -311,15 +311,15 @@ class ArchivedStore:
         await self._do_all([self._hot.tick, self.copy_all])
 
     async def check_answered(self) -> None:
-        """Put back what the hot store has lost by itself after it was answered for."""
+        """Restore what the hot store has lost after it was answered."""
         await self._publishing.check_answered()
 
     async def copy_changed(self) -> None:
-        """Bring the record up to what this server has changed."""
+        """Bring the record up to date with what this server has changed."""
         await self._mirror.copy_changed()
 
     async def copy_all(self) -> None:
-        """Bring the record up to what is, whoever changed it."""
+        """Bring the record up to date, whoever made the changes."""
         await self._do_all([self._find_lost, self._copy_all])
 
     async def _find_lost(self) -> None:
@@ -329,11 +329,11 @@ class ArchivedStore:
     async def _copy_all(self) -> None:
         try:
             await self._mirror.copy_all()
-        except IndexTaken:  # by events, which no publish finds out
+        except IndexTaken:  # by events, which are not published through here
             await self.recover()
 
     async def sweep(self) -> None:
-        """Remove from the record what is too old, where MongoDB does not by itself."""
+        """Remove what has expired from the record, if MongoDB does not do so by itself."""
         await self._mirror.sweep()
 
     def start_ticking(self) -> None:
@@ -370,9 +370,9 @@ class ArchivedStore:
                 is_behind = False
 
     async def _is_ours(self, lock: str, seconds: float) -> bool:
-        """Whichever server comes first does it; nobody gives the lock back.
+        """Whether this server does the work: the first one does, and the lock just expires.
 
-        While the node that has the lock is away they all do, which does no harm but costs more.
+        While the node with the lock is away, all servers do it, which is harmless but costs more.
         """
         try:
             return await self._hot.lock(lock, seconds)
@@ -380,7 +380,7 @@ class ArchivedStore:
             return True
 
     async def _do_all(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """A node that is away keeps nothing from being done at the others. Raises at the end."""
+        """Do all the work, even if a node is away for some of it. Raises at the end."""
         failure: StoreUnavailable | None = None
         for one in work:
             try:
@@ -395,7 +395,7 @@ class ArchivedStore:
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # Shielded: it comes to its end whether or not this caller waits for it.
+        # Shielded, so that it completes even if this caller is cancelled.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:

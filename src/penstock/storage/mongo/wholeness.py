@@ -1,4 +1,4 @@
-"""Whether the hot store has all that the record has."""
+"""Whether the hot store has everything that the record has."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ _NONE: Mapping[str, int] = MappingProxyType({})
 
 
 class Wholeness:
-    """Where it has not, it is rebuilt before anybody is answered that something is not there.
+    """Rebuilds what is lost before any caller is told that something does not exist.
 
-    What could not be looked at, because a node of the hot store is away, is looked at again until
-    it could.
+    What cannot be checked because a node of the hot store is away is checked again until it can.
     """
 
     def __init__(self, hot: HotStore, archive: Archive, mirror: Mirror, identity: str) -> None:
@@ -35,13 +34,13 @@ class Wholeness:
         self._mirror = mirror
         self._identity = identity
         self._recovering = asyncio.Lock()
-        # What is still to be looked at, with why; None before the first look.
+        # What is still to be checked, with the reason; None before the first check.
         self._missing: Mapping[str, str] | None = None
         self._looked_at = -inf
 
     @property
     def problem(self) -> str | None:
-        """Why something of the record could not be looked for yet."""
+        """Why something in the record could not be checked yet."""
         if self._missing is None:
             return "nothing was looked for yet"
         return next((f"{what}: {why}" for what, why in self._missing.items()), None)
@@ -49,9 +48,9 @@ class Wholeness:
     async def recover(self, suspects: Mapping[str, int] = _NONE) -> Recovered:
         """Rebuild what the hot store has lost, and archive what it has that the record has not.
 
-        ``suspects`` are messages, by queue, that may be lost although newer ones are not. Once for
-        all who ask while it is done: the lock keeps out other servers, not this one. Raises
-        `StoreUnavailable` if a suspect could not be looked at, or nothing could.
+        ``suspects`` has an index per queue that may be lost although newer ones are not. Concurrent
+        calls share one run: the lock in the hot store keeps out other servers, but not this one.
+        Raises `StoreUnavailable` if a suspect could not be checked, or nothing could.
         """
         is_first = not self._recovering.locked()
         async with self._recovering:
@@ -68,13 +67,13 @@ class Wholeness:
             return recovered
 
     async def check(self, queue: str = "") -> None:
-        """A queue that waits to be rebuilt must not be made anew: raises `StoreUnavailable`."""
+        """Raises `StoreUnavailable` if a queue may have to be rebuilt, and must not be created."""
         if await self._is_due():
             await self.recover()
         self._check_not_missing(queue)
 
     async def ask(self, queue: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """A queue that is not there may be one that the hot store has lost."""
+        """Call ``ask``. If the queue is not found, rebuild what was lost, and retry."""
         try:
             return await ask()
         except QueueNotFound:
@@ -86,7 +85,7 @@ class Wholeness:
             return await ask()
 
     async def _is_due(self) -> bool:
-        """Not too often while a node is away: each time all of the record is looked for."""
+        """Whether to check. Not too often while a node is away: it checks the whole record."""
         is_partial = self._missing is None or bool(self._missing)
         if is_partial and asyncio.get_running_loop().time() < self._looked_at + _AGAIN_SECONDS:
             return False

@@ -1,7 +1,7 @@
-"""Inserts of one server: what arrives while one is on its way joins the next.
+"""The inserts of one server: what arrives while one is under way joins the next.
 
-A document that could not be written stays here and is tried again until it is: the hot store has
-its message, so the record must have it too. There is a bound, behind which publishes are refused.
+A document that could not be written is retried until it is: the hot store has its message, so the
+record must have it too. Beyond a bound, publishes are refused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Call = tuple[Sequence[Document], Answer]
 
 
 class Writer:
-    """A line of calls for each queue that has any. ``version`` is the hot store's of a queue."""
+    """The waiting calls of each queue. ``version`` gets a queue's version in the hot store."""
 
     def __init__(self, archive: Archive, version: Version, most: int = MOST_DOCUMENTS) -> None:
         self._archive = archive
@@ -40,7 +40,7 @@ class Writer:
         self.unwritten = 0
 
     def check_room(self) -> None:
-        """Raises `StoreUnavailable`, before anything is published."""
+        """Raises `StoreUnavailable` if nothing can be archived now. Called before a publish."""
         if self._archive.problem is not None:
             raise StoreUnavailable(self._archive.problem)
         if self.unwritten >= self._most:
@@ -49,13 +49,13 @@ class Writer:
             )
 
     def add(self, queue: str, documents: Sequence[Document]) -> Answer:
-        """Done when they are in the record, with the queue's version as it is then.
+        """A future that is done when they are in the record, with the queue's version at that time.
 
-        Fails when they are not there yet, or that version cannot be had.
+        It fails if they could not be written yet, or the version could not be read.
         """
         loop = asyncio.get_running_loop()
         written: Answer = loop.create_future()
-        # Who does not wait for it is not to be told.
+        # Retrieve the exception, in case nobody awaits it.
         written.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.unwritten += len(documents)
         self._lines.setdefault(queue, []).append((documents, written))
@@ -104,7 +104,7 @@ class Writer:
                 answer.set_result(version)
 
     async def finish(self, timeout_seconds: float) -> None:
-        """All that was accepted is in the record, or the time was up."""
+        """Wait until everything accepted is in the record, or the time is up."""
         tasks = list(self._tasks.values())
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=timeout_seconds)

@@ -1,4 +1,4 @@
-"""What the URL of a Redis says: one server, one that Sentinel watches, or a cluster."""
+"""The URL of a Redis: a single server, one behind Sentinel, or a cluster."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ DEFAULT_PREFIX = "penstock"
 _PORTS = {"sentinel": 26379, "cluster": 6379}
 _MOST_REPLICAS = 100
 
-# By ours, what the driver calls it.
+# Our schemes, and the driver's.
 _SCHEMES = {
     "redis": "redis",
     "rediss": "rediss",
     "valkey": "redis",
     "valkeys": "rediss",
 }
-# Of the driver's options, what may be needed to reach a server.
+# The driver's options that may be given in the URL.
 _TLS_OPTIONS = {"ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 _SENTINEL_OPTIONS = {"sentinel_username": "username", "sentinel_password": "password"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """`url` is that of a single server, as the driver takes it; the others have `hosts`.
+    """`url` is for a single server, in the driver's form; the other kinds have `hosts`.
 
-    `service` is what Sentinel calls the servers it watches. `replicas` is how many of them must
-    have what a step has written before it is answered.
+    `service` is the name of the master in Sentinel. `replicas` is how many replicas must have a
+    write before it is answered.
     """
 
     kind: Literal["single", "sentinel", "cluster"]

@@ -1,4 +1,4 @@
-"""News between servers, by Pub/Sub: long polls cost nothing until there is something for them."""
+"""News between servers, by Pub/Sub: a long poll costs nothing until there is something for it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ __all__ = ["Channels", "Waiter"]
 
 logger = logging.getLogger(__name__)
 
-# A connection that was quiet for this long is asked whether it is there, and left if it is not.
+# A connection that was quiet for this long is pinged, and dropped if it does not answer.
 _QUIET_SECONDS = 1.0
 _ANSWER_SECONDS = 2.0
-# How often channels that nobody needs any more are looked for.
+# How often to look for channels that nobody needs any more.
 _CARE_SECONDS = 15.0
 _RETRY_SECONDS = 0.2
 _SUBSCRIBE_SECONDS = 5.0
 
 
 class Waiter:
-    """Somebody who waits for news of one subscription."""
+    """Waits for news of one subscription."""
 
     __slots__ = ("future",)
 
@@ -41,19 +41,19 @@ class Waiter:
         return self.future.done() and not self.future.cancelled()
 
     def wake(self) -> bool:
-        """False if there was no need."""
+        """False if it was no longer waiting."""
         if self.future.done():
             return False
         self.future.set_result(None)
         return True
 
 
-# Who waits for something to receive waits by subscription; who watches waits by itself.
+# Receivers wait in a line per subscription; watchers have a line of their own.
 _WATCHERS = None
 
 
 class _Channel:
-    """One queue's news, and who waits for them by subscription."""
+    """The news of one queue, and those who wait for it by subscription."""
 
     __slots__ = ("is_idle", "lines", "subscribed")
 
@@ -63,7 +63,7 @@ class _Channel:
         self.is_idle = False
 
     def wake(self, count: int | None) -> None:
-        """On every subscription the first ``count`` who wait, or all; and all who watch."""
+        """Wake the first ``count`` waiters of every subscription, or all; and all watchers."""
         for subscription, line in self.lines.items():
             left = len(line) if count is None or subscription is _WATCHERS else count
             while line and left > 0:
@@ -71,7 +71,7 @@ class _Channel:
 
 
 class Channels:
-    """One connection that listens, made when somebody waits for the first time."""
+    """One listening connection, which is opened when somebody waits for the first time."""
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
@@ -83,17 +83,17 @@ class Channels:
 
     @asynccontextmanager
     async def waiter(self, name: str, subscription: str | None) -> AsyncIterator[Waiter]:
-        """In line for the news of a channel. What comes after this was entered is not missed.
+        """Wait for the news of a channel. Nothing that comes after entering this is missed.
 
-        Without a subscription one sees all news, and takes them from nobody. Raises
-        `StorageClosed`: a listener that begins now would never end.
+        Without a subscription, the waiter sees all news and takes none from others. Raises
+        `StorageClosed`: a listener that starts now would never end.
         """
         if self._is_closed:
             raise StorageClosed("the store was closed: open it again")
         channel = self._channels.get(name)
         if channel is None:
             channel = self._channels[name] = _Channel()
-            # Not by who came first, who may give up in the middle of it.
+            # In a task of its own, since this caller may be cancelled.
             self._subscribe(name)
         channel.is_idle = False
         waiter = Waiter()
@@ -104,7 +104,7 @@ class Channels:
             yield waiter
         except BaseException:
             if waiter.is_woken and line:
-                line.popleft().wake()  # it was woken, but will not come: another one may
+                line.popleft().wake()  # it was woken but is cancelled: wake another one instead
             raise
         finally:
             with suppress(ValueError):
@@ -131,7 +131,7 @@ class Channels:
             task.add_done_callback(self._additions.discard)
 
     async def _add(self, pubsub: PubSub, name: str) -> None:
-        # The listener notices what goes wrong, and subscribes to all.
+        # If it fails, the listener notices, and subscribes to everything again.
         with suppress(RedisError, OSError, RuntimeError):
             await pubsub.subscribe(name)
 
@@ -149,7 +149,7 @@ class Channels:
             except Exception:
                 logger.exception("news from Redis are cut off")
             self._pubsub = None
-            # What was told meanwhile is lost, so everybody looks.
+            # News may have been lost in the meantime, so everybody checks.
             for channel in self._channels.values():
                 channel.subscribed.clear()
             self.wake_all()
@@ -186,7 +186,7 @@ class Channels:
                 await pubsub.subscribe(*self._channels)
 
     def _hear(self, message: dict[str, Any]) -> None:
-        """Also that it is there, which is of no channel."""
+        """Handle a message. A pong has no channel."""
         if message["channel"] is None:
             return
         channel = self._channels.get(message["channel"].decode())
@@ -217,5 +217,5 @@ class Channels:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for channel in self._channels.values():
-            channel.subscribed.set()  # who waits for that finds the store closed
+            channel.subscribed.set()  # those who wait for it find the store closed
         self.wake_all()

@@ -1,4 +1,4 @@
-"""A cluster: which node has which slot, and commands that find theirs."""
+"""A cluster: which node has which slot, and routing commands to it."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = ["Cluster"]
 Place = tuple[str, int]
 """Host and port."""
 Range = tuple[int, int, list[Place]]
-"""First and last slot, and who has them: the one that takes writes, then its replicas."""
+"""First and last slot, and the nodes that have them: the master, then its replicas."""
 T = TypeVar("T")
 
 _SLOTS = 16384
-# What a node says that knows of somebody for every slot, or need not.
+# In CLUSTER INFO, if every slot is covered or need not be.
 _OK = b"cluster_state:ok"
 _DOWN = "the cluster is down"
-# How often a command follows a queue from node to node.
+# How many redirections a command follows.
 _MOST_MOVES = 16
-# So many nodes are asked at once for the map, and for so long; the first answer counts.
+# How many nodes are asked for the slot map at once, and for how long; the first answer counts.
 _ASKED = 3
 _ASK_SECONDS = 1.0
-# While there is trouble the map is looked at this often.
+# How often the slot map is read while there is trouble.
 _LOOK_SECONDS = 0.25
-# A command that has waited for this long may wait for a node that another one has replaced.
+# A command that has waited for this long may be waiting for a node that was replaced.
 _SLOW_SECONDS = 1.0
-# Another node may have taken over.
+# Errors after which another node may have taken over.
 _FAILURES = (
     failures.ConnectionError,
     failures.TimeoutError,
@@ -47,13 +47,12 @@ _FAILURES = (
 
 
 class Cluster:
-    """Every node by itself: one that is away, or stands still, keeps nobody from the others.
+    """Nodes are independent: one that is down or hangs does not affect commands to the others.
 
-    The map is read again, from other nodes, when a node does not do what it is asked, and again and
-    again as long as one that has slots lets commands wait. These end when it has lost its slots to
-    another one. A slot that is being moved to another node
-    is nobody's: half of a queue may be on either side, so nothing is asked of the one it moves to
-    before it has all of it.
+    The slot map is read again, from other nodes, when a command fails, and repeatedly while a node
+    with slots lets commands wait. These are given up once the node has lost its slots to another
+    one. A slot that is being migrated belongs to nobody: half of a queue may be on either side, so
+    nothing is asked of the new node before it has all of it.
     """
 
     is_cluster = True
@@ -65,10 +64,10 @@ class Cluster:
         self._connect = connect
         self._timeout_seconds = timeout_seconds
         self._nodes: dict[Place, Node] = {}
-        self._owners: list[Place | None] = []  # by slot, once the map is known
-        self._places: set[Place] = set()  # of replicas, too
+        self._owners: list[Place | None] = []  # by slot; empty until the map is known
+        self._places: set[Place] = set()  # including replicas
         self._settings: dict[Place, Settings] = {}
-        self._asked: set[Place] = set()  # for them, since each of these was away
+        self._asked: set[Place] = set()  # whose settings were read since they were last away
         self._reading: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._is_due = False
@@ -93,7 +92,7 @@ class Cluster:
                     return await self._node(place).send(command, deadline, replicas)
                 except failures.MovedError as exc:
                     self._owners[exc.slot_id] = (exc.host or place[0], exc.port)
-                    self._look_soon()  # others may have moved with it
+                    self._look_soon()  # other slots may have moved as well
             raise failures.ClusterError("the nodes do not agree on who has the queue")
         except _FAILURES:
             self._look_soon()
@@ -102,7 +101,7 @@ class Cluster:
             slow.cancel()
 
     async def look_after(self, deadline: float) -> bool:
-        """See `Driver`. One that was away tells its settings again: it may have others now."""
+        """See `Driver`. The settings of a node that was away are read again."""
         await self._know()
         writers = self._writers()
         found = await asyncio.gather(*(self._check(place, deadline) for place in writers))
@@ -144,9 +143,9 @@ class Cluster:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[tuple[PubSub, Callable[[], bool]]]:
-        """A connection of its own, for news; and whether these still come there.
+        """A connection of its own for news, and a check whether they still arrive there.
 
-        Every node tells the news of all of them. One that fails is not the next to be asked.
+        Every node gets the news of all nodes. After a failure, another node is tried.
         """
         await self._know()
         places = self._writers()
@@ -183,7 +182,7 @@ class Cluster:
             raise failures.ClusterError(f"no node has the slot {slot}")
         return place
 
-    # The map.
+    # The slot map.
 
     async def _know(self) -> None:
         if not self._owners:
@@ -199,10 +198,10 @@ class Cluster:
         self._looking = None
 
     async def _look(self) -> None:
-        """Not more often than it helps, and once more after the last failure."""
+        """Read the map at most every `_LOOK_SECONDS`, and once more after the last failure."""
         while self._is_due or self._is_one_still():
             self._is_due = False
-            with suppress(failures.ClusterError):  # who needs it is told by its own call
+            with suppress(failures.ClusterError):  # callers get the error from their own calls
                 await self._read()
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -213,7 +212,7 @@ class Cluster:
         )
 
     async def _read(self) -> None:
-        """Any number may wait for one reading. Raises `ClusterError`."""
+        """Read the map; concurrent callers share one read. Raises `ClusterError`."""
         if self._reading is None:
             self._reading = asyncio.get_running_loop().create_task(self._read_from_some())
             self._reading.add_done_callback(self._end_reading)
@@ -222,7 +221,7 @@ class Cluster:
     def _end_reading(self, task: asyncio.Task[None]) -> None:
         self._reading = None
         if not task.cancelled():
-            task.exception()  # it is known to those who waited, if any still do
+            task.exception()  # retrieved, in case nobody awaits it any more
 
     async def _read_from_some(self) -> None:
         known = sorted(place for place in self._places if not self._node(place).is_silent)
@@ -273,7 +272,7 @@ class Cluster:
         return task
 
     async def _close_later(self, node: Node) -> None:
-        """What others are waiting for may still come."""
+        """Leave time for the answers that others still wait for."""
         try:
             await asyncio.sleep(self._timeout_seconds)
         finally:
@@ -285,6 +284,6 @@ def _name(place: Place) -> str:
 
 
 def _place(found: list[Any], asked: str) -> Place:
-    """A node that does not know its own address is where it was asked."""
+    """A node that does not know its own address has the one at which it was asked."""
     host, port, *_ = found
     return (host.decode() if host else asked), port

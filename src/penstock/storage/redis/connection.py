@@ -1,4 +1,4 @@
-"""The connection to Redis: scripts are run here, and the driver's errors translated."""
+"""The connection to Redis: runs scripts, and translates the driver's errors."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from penstock.storage.redis.scripts import script
 __all__ = ["MOST", "TIMEOUT_SECONDS", "Argument", "Connection", "bounded", "translated"]
 
 TIMEOUT_SECONDS = 5.0
-"""A server that does not answer for this long is taken to be away."""
+"""A server that does not answer for this long counts as away."""
 
-# How answers begin that will be others before long.
+# Prefixes of errors that are temporary.
 _FOR_NOW = ("MASTERDOWN", "MISCONF", "NOREPLICAS", "LOADING", "READONLY", "BUSY", "UNBLOCKED")
 
 Argument = str | bytes | int | float
 MOST = 2**53
-"""The largest whole number that a script tells from its neighbours."""
+"""The largest integer that a script can represent exactly: Lua's numbers are doubles."""
 
 
 def bounded(number: int, least: int = 0) -> int:
-    """As near to it as a script can have it."""
+    """The nearest number that a script can represent."""
     return max(least, min(number, MOST))
 
 
@@ -84,7 +84,7 @@ def _full() -> MemoryFull:
 
 
 class Connection:
-    """The scripts are loaded when Redis does not know them (any more)."""
+    """Scripts are loaded when Redis does not know them (any more)."""
 
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         address = parse(url)
@@ -95,21 +95,21 @@ class Connection:
         self.round_trips = 0
 
     async def command(self, name: str, key: str, *arguments: Argument) -> Any:
-        """One that is no script."""
+        """Run a plain command."""
         with translated():
             return await self.driver.send(key, (name, key, *arguments), self._deadline())
 
     async def prepare(self, name: str, key: str, *arguments: Argument) -> Any:
-        """One command that a script goes on from, which waits for replicas for both.
+        """Run a command that a script will follow. The script waits for replicas for both.
 
-        But not in a cluster, where they may be on two nodes.
+        In a cluster they may be on two nodes, so there the command waits, too.
         """
         replicas = self._replicas if self.driver.is_cluster else 0
         with translated():
             return await self.driver.send(key, (name, key, *arguments), self._deadline(), replicas)
 
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
-        """One script, which is one atomic step."""
+        """Run a script, which is one atomic step."""
         found = script(name)
         replicas = self._replicas if found.writes else 0
         rest = (*self._keys(key), *arguments)
@@ -120,16 +120,16 @@ class Connection:
                 command = ("EVALSHA", found.digest, *rest)
                 return await self.driver.send(key, command, deadline, replicas)
             except failures.NoScriptError:
-                # Redis was restarted, or another one has taken over. This one learns it.
+                # Redis was restarted, or another node has taken over. EVAL loads the script.
                 self.round_trips += 1
                 return await self.driver.send(key, ("EVAL", found.text, *rest), deadline, replicas)
 
     def _keys(self, key: str) -> tuple[Argument, ...]:
-        """How many keys, and these: the one that the others' names begin with.
+        """The number of keys, and the keys: the one that is the prefix of all others of the queue.
 
-        In a cluster also one that never exists. While a slot is moved, a node takes a command only
-        if it has all its keys; without that one a script would begin where some of the queue is,
-        and break off, or go on without it, where it comes to what is not.
+        In a cluster, also one that never exists. While a slot is migrated, a node accepts a command
+        only if it has all of its keys. Without the extra key, a script would start on a node that
+        has only a part of the queue, and fail or go wrong when it comes to the missing part.
         """
         if self.driver.is_cluster and "{" in key:
             return 2, key, f"{key}:nothing"
@@ -139,18 +139,18 @@ class Connection:
         return asyncio.get_running_loop().time() + self._timeout_seconds
 
     async def look_after(self) -> bool:
-        """See `Driver`. Raises `StoreUnavailable` when nobody is there."""
+        """See `Driver`. Raises `StoreUnavailable` if no Redis answers."""
         with translated():
             return await self.driver.look_after(self._deadline())
 
     def durability(self) -> Durability:
-        """What Redis says it does; what it does not say is not promised, nor what is away."""
+        """``fsync`` only if every Redis is reachable and says that it syncs every write."""
         found = self.driver.settings
         is_synced = bool(found) and all(one is not None and _is_synced(one) for one in found)
         return "fsync" if is_synced else "memory"
 
     def check_policy(self) -> None:
-        """Raises `InvalidArgument` if a Redis would make room by taking away queues."""
+        """Raises `InvalidArgument` if a Redis would evict queues when it is full."""
         for one in self.driver.settings:
             policy = (one or {}).get("maxmemory-policy", "")
             if policy.startswith("allkeys"):

@@ -1,4 +1,4 @@
-"""Changes of queues; those of subscriptions are passed on."""
+"""Changes of queues; those of subscriptions are in `subscribing`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SALT_BITS = 32
 
 
 class Defining:
-    """One method for each change. Those of one server are made in the order they are asked for."""
+    """One method per change. One server makes its changes in the order of the calls."""
 
     def __init__(self, steps: Steps, rng: Random) -> None:
         self._steps = steps
@@ -39,7 +39,7 @@ class Defining:
     async def apply(self, change: base.Change) -> None:
         await self._apply(change)
         if not isinstance(change, base.DeleteQueue):
-            # Who defined something will use it: better learn it now than be refused first.
+            # It will be used soon: learn it now, instead of being refused first.
             with suppress(QueueNotFound):
                 await self._steps.learn(change.queue)
 
@@ -81,7 +81,7 @@ class Defining:
             raise definitions.reserved_name()
         parts = self._whole_queue(name, change.config, new_reader(self._rng, SubscriptionConfig()))
         parts.append(self._events_queue(name) if change.config.events else False)
-        # The name first: one that stands for nothing does no harm, a queue without one would.
+        # The name first: a name without a queue is harmless, a queue without a name is not.
         await self._add_names(name, change.config)
         answer = await steps.run("create_queue", key, steps.time, _pack(parts))
         if answer[0] == b"exists":
@@ -90,7 +90,7 @@ class Defining:
             raise definitions.events_name_taken(name)
 
     def _whole_queue(self, name: str, config: QueueConfig, default: Any, *more: Any) -> list[Any]:
-        """Fields of a queue, its default subscription or False, and the same of its letters."""
+        """A queue's fields, its default subscription or False, and the same for its letters."""
         salt = self._rng.getrandbits(_SALT_BITS)
         own = [*self._new_queue(config, salt=salt), *more]
         letters = self._new_queue(QueueConfig(), salt=self._rng.getrandbits(_SALT_BITS))
@@ -99,7 +99,7 @@ class Defining:
         return [own, default, letters, reader]
 
     def _events_queue(self, name: str) -> list[Any]:
-        """Of a queue. It has no subscription: retention would keep everything for that."""
+        """The events queue of a queue. It has no subscription: retention would keep everything."""
         return self._whole_queue(name + EVENTS_SUFFIX, QueueConfig(), False, "observed", name)
 
     async def _add_names(self, name: str, config: QueueConfig) -> None:
@@ -111,7 +111,7 @@ class Defining:
         return [*queue_fields(config), "id", id, "version", f"{id}.1", "salt", salt]
 
     async def _alter_queue_or_letters(self, change: base.AlterQueue) -> None:
-        """The queue of another's dead letters is made, if there are none yet."""
+        """Alter a queue. A dead-letter queue that does not exist yet is created first."""
         source = change.queue.removesuffix(DEAD_LETTER_SUFFIX)
         try:
             await self._alter_queue(change)
@@ -126,7 +126,7 @@ class Defining:
             await self._alter_queue(change)
 
     async def _may_have_letters(self, queue: str) -> bool:
-        """It is there, and holds none itself."""
+        """Whether the queue exists, and is not a dead-letter queue itself."""
         with suppress(QueueNotFound):
             return (await self._steps.learn(queue)).source is None
         return False
@@ -169,7 +169,7 @@ class Defining:
         await self._forget(change.queue)
 
     async def drop(self, queue: str) -> None:
-        """Whatever it is; see `HotStore`."""
+        """See `HotStore`."""
         with suppress(QueueNotFound):
             await self._steps.take("delete_queue", queue, lambda definition: ["alone"])
         await self._forget(queue)
@@ -177,7 +177,7 @@ class Defining:
     async def _forget(self, queue: str) -> None:
         steps = self._steps
         steps.forget(queue)
-        # Somebody may have made it anew already, so its name goes only if there is no such queue.
+        # It may have been created again already, so put its name back if the queue exists.
         for name in (queue, queue + EVENTS_SUFFIX):
             await steps.command("SREM", steps.keys.queues, name)
             if await steps.command("EXISTS", steps.keys.queue(name)):
@@ -185,5 +185,5 @@ class Defining:
 
 
 def _filter_of(change: base.CreateSubscription) -> str | None:
-    """Nothing has been checked yet."""
+    """The filter of a change that is not checked yet."""
     return getattr(change.config, "filter", None)

@@ -1,8 +1,8 @@
 """What a server knows of a queue: its settings and subscriptions, at one version.
 
-A server keeps what it has learned, and names the version in every step. A script refuses a step
-whose version is not the queue's, so that no decision is ever made on outdated definitions; the
-server then learns anew and tries again.
+A server caches what it has learned, and passes the version with every step. A script refuses a step
+whose version is not the queue's, so that no decision is ever based on outdated definitions; the
+server then reads them again and retries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Field = str | int
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Feed:
-    """A filter that publishers apply. Its key is a subscription, or ``+id`` of one to come."""
+    """A filter that publishers apply. Its key is a subscription, or ``+id`` of a reserved one."""
 
     key: str
     filter: Filter
@@ -57,9 +57,9 @@ class ReaderDefinition:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueDefinition:
-    """A queue. `source` is the queue whose dead letters it holds, `message_salt` that of ids.
+    """A queue. `message_salt` is the salt in the ids of its messages.
 
-    `observed` is the queue whose events it holds.
+    `source` is the queue whose dead letters it holds, `observed` the one whose events.
     """
 
     name: str
@@ -96,7 +96,7 @@ class QueueDefinition:
 
 
 def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
-    """From what `describe.lua` answers."""
+    """Parse the answer of `describe.lua`."""
     version, id, salt, source, source_salt, config, pending, observed, found = answer
     readers = [
         ReaderDefinition(
@@ -146,7 +146,7 @@ def _optional_time(seconds: float | None) -> Field:
 
 
 def _optional(value: int | None) -> Field:
-    # What does not fit a double is beyond any count; a script reads it as the nearest one.
+    # A script reads what does not fit into a double as the nearest one, beyond any real count.
     return "" if value is None else value
 
 
@@ -155,8 +155,9 @@ def _flag(value: bool) -> Field:
 
 
 def queue_fields(config: QueueConfig) -> list[Field]:
-    """Name, value, name, value: the settings as scripts read them, and as they were given."""
-    # What is told takes the long way, as messages with an expiry do: the short one tells nothing.
+    """Names and values, alternating: the settings as scripts read them, and as JSON."""
+    # Queues with events take the slow path, as those with expiring messages do: the fast path
+    # records no events.
     long_way: list[Field] = ["expires", "1"] if config.events else []
     return [
         *long_way,

@@ -1,4 +1,4 @@
-"""How commands get to Redis: to one, to the one that Sentinel names, or to a cluster's nodes."""
+"""How commands reach Redis: a single one, the master that Sentinel names, or a cluster."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from penstock.storage.redis.node import Node, Settings
 
 __all__ = ["Driver", "Listening", "drive"]
 
-# One Sentinel that does not answer must not keep us from asking the next.
+# A Sentinel that does not answer must not keep us from asking the next one.
 _SENTINEL_SECONDS = 1.0
 
 Listening = AbstractAsyncContextManager[tuple[PubSub, Callable[[], bool]]]
 
 
 class Driver(Protocol):
-    """Nobody is asked before the first command. Deadlines are in the time of the event loop."""
+    """Connects with the first command. Deadlines are in the event loop's time."""
 
     @property
     def is_cluster(self) -> bool: ...
 
     @property
     def is_partly_there(self) -> bool:
-        """Whether one Redis does what it is asked, although another may not."""
+        """Whether at least one node of several works."""
 
     async def send(
         self, key: str, command: Sequence[Any], deadline: float, replicas: int = 0
     ) -> Any:
-        """See `Node.send`. The key says where it goes."""
+        """See `Node.send`. The key determines the node."""
 
     async def look_after(self, deadline: float) -> bool:
-        """Ask each Redis that takes writes whether it does. Whether its settings are news.
+        """Check each master. Returns whether any settings were read again.
 
-        Raises the driver's errors when none of them does.
+        Raises the driver's errors if none of them works.
         """
 
     @property
     def settings(self) -> list[Settings | None]:
-        """Of each Redis that takes writes, as it was asked; None if it was not there."""
+        """The settings of each master, as last read; None if it could not be reached."""
 
     @property
     def nodes(self) -> Mapping[str, str | None]:
-        """By address, why a node is away, if it is. None where there is one Redis."""
+        """By address, why a node is away, if it is. Empty for a single Redis."""
 
     def listening(self) -> Listening:
-        """A connection of its own, for news; and whether these still come there."""
+        """A connection of its own for news, and a check whether they still arrive there."""
 
     async def close(self) -> None: ...
 
@@ -66,13 +66,13 @@ def drive(address: Address, timeout_seconds: float) -> Driver:
     """``timeout_seconds`` is the longest that a command may take."""
     options: dict[str, Any] = {
         "protocol": 2,
-        # None of the driver's: with one it makes a task for each command, which may also take
-        # the cancellation of its caller for its own.
+        # Not the driver's: it would make a task for each command, and could mistake the
+        # cancellation of its caller for its own timeout.
         "socket_timeout": None,
         "socket_connect_timeout": timeout_seconds,
-        # A publish must not be sent twice by itself; who asked may do so.
+        # The driver must not send a publish twice; retrying is up to the caller.
         "retry": Retry(NoBackoff(), 0),
-        # Else each new connection looks its version up in the files of the installation.
+        # Otherwise each new connection looks up the version in the installed files.
         "driver_info": DriverInfo(),
         **address.options,
     }
@@ -98,7 +98,7 @@ def _single(address: Address, options: dict[str, Any]) -> Redis:
 
 
 class _Alone:
-    """One Redis, or whichever is behind its address."""
+    """A single Redis, or whichever is behind its address."""
 
     is_cluster = False
     is_partly_there = False
@@ -128,7 +128,7 @@ class _Alone:
 
 
 class _Watched(_Alone):
-    """Sentinel is asked at each new connection."""
+    """Sentinel is asked for the master at each new connection."""
 
     def __init__(self, address: Address, options: dict[str, Any], timeout_seconds: float) -> None:
         own = {

@@ -1,7 +1,7 @@
-"""Publishes that arrive together are stored together, and in the order they came.
+"""Publishes that arrive together are stored together, in the order of their arrival.
 
-One server has one publish on its way for a queue at a time. What arrives meanwhile joins the next
-one, so that many small publishes cost few round trips.
+A server has one publish per queue under way at a time. What arrives meanwhile joins the next one,
+so that many small publishes cost few round trips.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Call = tuple[NewBatch, asyncio.Future[PublishResult]]
 
 
 class Gathering:
-    """A line of calls for each queue that has any."""
+    """The waiting calls of each queue."""
 
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
@@ -51,7 +51,7 @@ class Gathering:
             result = await self._publish(queue, merge(batches) if len(calls) > 1 else batches[0])
         except Exception as exc:
             if isinstance(exc, QueueFull) and len(calls) > 1:
-                # A bound is each caller's own: one may still fit where another does not.
+                # The bound applies to each call: one may still fit where another does not.
                 for call in calls:
                     await self._publish_group(queue, [call])
             else:
@@ -63,12 +63,12 @@ class Gathering:
                 answer.set_result(share)
 
     async def finish(self) -> None:
-        """All that was accepted is answered."""
+        """Wait until everything accepted is answered."""
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
 
 def _groups(calls: list[Call]) -> Iterator[list[Call]]:
-    """Calls that fit into one batch, in the order they came. One with a key goes by itself."""
+    """Calls that fit into one batch, in order. A call with a key goes by itself."""
     group: list[Call] = []
     count = size = 0
     for call in calls:

@@ -15,40 +15,40 @@ class Keys:
 
     @property
     def queues(self) -> str:
-        """The names of all queues but those of dead letters, which their queues tell."""
+        """The set of names of all queues, without dead-letter queues."""
         return f"{self.prefix}:queues"
 
     @property
     def archive(self) -> str:
-        """The archive whose record is all here; without it Redis has lost something, or all."""
+        """The archive whose record is complete here. If the key is missing, Redis has lost data."""
         return f"{self.prefix}:archive"
 
     @property
     def limits(self) -> str:
-        """How many requests came in this second, by what is limited."""
+        """The counts of requests in this second, by limit."""
         return f"{self.prefix}:limits"
 
     def document(self, name: str) -> str:
-        """The hash of something that servers share besides messages; see `Shared`."""
+        """The hash of a document that servers share; see `Shared`."""
         return f"{self.prefix}:document:{name}"
 
     def document_news(self, name: str) -> str:
-        """The channel that says when it was changed."""
+        """The channel that announces its changes."""
         return f"{self.document(name)}:news"
 
     def lock(self, name: str) -> str:
-        """Held by the server that does what one of them must do alone.
+        """A lock for work that one server must do alone.
 
-        ``kind:queue`` is about a queue, and where that is.
+        ``kind:queue`` is for one queue, and in its slot.
         """
         kind, _, queue = name.partition(":")
         return f"{self.queue(queue)}:lock:{kind}" if queue else f"{self.prefix}:lock:{kind}"
 
     def queue(self, name: str) -> str:
-        """The hash of a queue. Its other keys begin with the same text; see docs/redis.md."""
+        """The hash of a queue, whose key is the prefix of its other keys; see docs/redis.md."""
         source = name.removesuffix(DEAD_LETTER_SUFFIX).removesuffix(EVENTS_SUFFIX) or name
         return f"{self.prefix}:{{{source}}}{name[len(source) :]}"
 
     def news(self, name: str) -> str:
-        """The channel that says when something may be deliverable."""
+        """The channel that announces that something may be deliverable."""
         return f"{self.queue(name)}:news"

@@ -1,4 +1,4 @@
-"""What a publish hands to Redis: the batch, and which subscriptions' filters take what of it."""
+"""What a publish passes to Redis: the batch, and the matches of each filter in it."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def payload(batch: NewBatch, events: str) -> list[str | bytes | int]:
-    """The key; then 1 and the bodies if all are plain, else 2 and each body with its envelope.
+    """The idempotency key; 1 if all are plain, else 2; which events these are; and the bodies.
 
-    In between is which events they stand for, if any.
+    With 2, each body is followed by its envelope.
     """
     key = batch.keys[0].key if batch.keys else ""
     if batch.heads is None:
@@ -32,7 +32,7 @@ def payload(batch: NewBatch, events: str) -> list[str | bytes | int]:
 
 
 def pack_extras(batch: NewBatch) -> bytes:
-    """By position from 1, what sets messages apart; nothing if nothing does."""
+    """`extra_of` by position, from 1; empty if there are none."""
     if batch.envelopes is None:
         return b""
     extras = {}
@@ -44,7 +44,7 @@ def pack_extras(batch: NewBatch) -> bytes:
 
 
 def extra_of(envelope: Envelope) -> tuple[int, int, str, int | str, str] | None:
-    """Priority, due, group, expiry and dedup key as scripts take them; None if there is none."""
+    """Priority, due time, group, expiry and dedup key for scripts; None if it has none of them."""
     if not (
         envelope.priority
         or envelope.not_before_ns
@@ -104,6 +104,6 @@ def _subject(body: bytes, envelope: Envelope, id_of: Callable[[int], str], at: i
 
 
 def matches(feed: Feed, message: Message) -> bool:
-    """Whether a filter takes a message that is there already."""
+    """Whether a filter matches an existing message."""
     subject = _subject(message.body, message.envelope, lambda at: message.id, 0)
     return feed.filter.matches(subject) is Match.YES

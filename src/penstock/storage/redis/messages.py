@@ -19,7 +19,7 @@ from penstock.storage.redis.definitions import QueueDefinition, ReaderDefinition
 __all__ = ["MICROSECONDS", "to_blocks", "to_deliveries", "to_letters", "to_messages"]
 
 MICROSECONDS = 1000
-"""Nanoseconds each."""
+"""Nanoseconds per microsecond."""
 
 _PLAIN = Envelope.decode(b"")
 
@@ -29,7 +29,7 @@ def _index(entry: list[Any]) -> int:
 
 
 def _parts(queue: QueueDefinition, fields: list[bytes]) -> tuple[int, Envelope, DeadLetter | None]:
-    """When it was created, its envelope, and why it is a dead letter."""
+    """When it was created, its envelope, and why it is a dead letter, if it is one."""
     at_ns = int(fields[1]) * MICROSECONDS
     has_head = len(fields) > 6 and fields[6] == b"h"
     envelope = Envelope.decode(fields[7]) if has_head else _PLAIN
@@ -49,7 +49,7 @@ def _parts(queue: QueueDefinition, fields: list[bytes]) -> tuple[int, Envelope, 
 
 
 def to_letters(queue: str, rows: list[list[bytes]]) -> list[tuple[str, DeadLetter]]:
-    """Each with the id of its message, from what `sweep.lua` answers."""
+    """The dead letters in the answer of `sweep.lua`, each with the id of its message."""
     found = []
     for salt, failed, subscription, index, deliveries, reason, created in rows:
         letter = DeadLetter(
@@ -84,7 +84,7 @@ def to_messages(queue: QueueDefinition, entries: list[list[Any]]) -> list[Messag
 
 
 def to_blocks(queue: QueueDefinition, entries: list[list[Any]]) -> list[Block]:
-    """The same in bulk: a block for what was published together."""
+    """Like `to_messages`, in bulk: a block per publish."""
     if queue.source is not None:
         return [message_block(letter) for letter in to_messages(queue, entries)]
     blocks = []
@@ -110,7 +110,7 @@ def to_blocks(queue: QueueDefinition, entries: list[list[Any]]) -> list[Block]:
 def to_deliveries(
     queue: QueueDefinition, reader: ReaderDefinition, answer: list[Any]
 ) -> list[Delivery]:
-    """From what a script that delivers answers."""
+    """Parse the answer of a script that delivers."""
     _, first_epoch, deadline, again, found, indexes = answer
     deadline_ns = int(deadline) * MICROSECONDS if deadline else None
     tried = {again[at]: (again[at + 1], again[at + 2]) for at in range(0, len(again), 3)}

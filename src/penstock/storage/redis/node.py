@@ -1,4 +1,4 @@
-"""One Redis: what it is asked, and whether it answers."""
+"""One Redis: sending it commands, and tracking whether it answers."""
 
 from __future__ import annotations
 
@@ -18,35 +18,34 @@ Settings = Mapping[str, str]
 """By name."""
 _SETTINGS = ("CONFIG GET", "append*", "maxmemory-policy")
 
-# Replicas that do not answer for this long do not have it.
+# How long WAIT waits for replicas.
 _REPLICAS_SECONDS = 2.0
-# One that was silent is asked again and again, each time for this long.
+# A silent node is pinged repeatedly, each time with this timeout.
 _PROBE_SECONDS = 1.0
 _TAKE_SECONDS = 0.1
 
 _RESET = "the connection was reset"
 
-# It is away, or no longer the one to be asked.
+# It is away, or no longer the master.
 _FAILURES = (failures.ConnectionError, failures.ReadOnlyError, OSError)
 
 
-# What closing may raise where nobody takes what is left to be sent. It is closed all the same.
+# What closing may raise if data is still to be sent. The connection is closed nevertheless.
 _CLOSED = (failures.RedisError, OSError, RuntimeError)
 
 
 class Node:
-    """Nobody is asked before the first command; connections are made as they are needed.
+    """Connects with the first command; further connections are made as needed.
 
-    A Redis that lets a command wait until its deadline is asked nothing more but whether it is
-    there: until it says so, whoever wants something of it is refused at once, and holds no
-    connection. Whatever goes wrong, the connections that there are by then are left, so that the
-    next command goes where a new one leads to.
+    A Redis that lets a command reach its deadline is only pinged from then on: until it answers,
+    commands are refused at once, without holding a connection. After any failure, the existing
+    connections are abandoned, so that the next command goes wherever a new connection leads.
     """
 
     def __init__(
         self, connect: Callable[[], Redis], timeout_seconds: float, name: str = "it"
     ) -> None:
-        """``name`` is what it is called where it does not answer."""
+        """``name`` is used in error messages."""
         self._connect = connect
         self._silent = f"{name} does not answer"
         self._redis = connect()
@@ -57,19 +56,19 @@ class Node:
         self._waiting: set[asyncio.Timeout] = set()
         self._leaving: set[asyncio.Task[None]] = set()
         self.answers = False
-        """Whether it did what it was asked the last time."""
+        """Whether the last command succeeded."""
         self.problem: str | None = None
-        """Why it did not, the last time; None also before it was asked."""
+        """Why the last command failed; None if it succeeded, or before the first one."""
 
     @property
     def is_silent(self) -> bool:
         return self._probe is not None
 
     async def send(self, command: Sequence[Any], deadline: float, replicas: int = 0) -> Any:
-        """The answer, once so many replicas have what was written.
+        """Run a command. Returns the answer once ``replicas`` replicas have what was written.
 
-        ``deadline`` is in the time of the event loop. Raises the driver's errors, and
-        `StoreUnavailable` if Redis has done it but too few replicas have it.
+        ``deadline`` is in the event loop's time. Raises the driver's errors, and
+        `StoreUnavailable` if Redis has executed it but too few replicas have it.
         """
         if self._probe is not None:
             raise failures.TimeoutError(self._silent)
@@ -89,7 +88,7 @@ class Node:
             self._leave(redis, str(exc) or self._silent)
             raise
         except RuntimeError as exc:
-            # What uvloop says of a connection that was reset before it is written to.
+            # uvloop raises this for a connection that was reset before the write.
             self._leave(redis, _RESET)
             raise failures.ConnectionError(_RESET) from exc
         except (StoreUnavailable, failures.ClusterDownError) as exc:
@@ -104,7 +103,7 @@ class Node:
         return answer
 
     def fail(self, why: str) -> None:
-        """It answers, but does not do what it is asked."""
+        """Note that it answers, but does not work."""
         self.answers, self.problem = False, why
 
     def _succeed(self) -> None:
@@ -112,35 +111,35 @@ class Node:
         self.problem = None
 
     def waiting(self, seconds: float) -> list[asyncio.Timeout]:
-        """The commands that have waited for so long."""
+        """The commands that have waited for this long."""
         until = asyncio.get_running_loop().time() + self._timeout_seconds - seconds
         waiting = [one for one in self._waiting if not one.expired()]
         return [one for one in waiting if (one.when() or until) < until]
 
     def give_up(self, seconds: float) -> None:
-        """What has waited for so long waits no longer."""
+        """Time out the commands that have waited for this long."""
         for one in self.waiting(seconds):
             one.reschedule(0)
 
     async def settings(self, deadline: float) -> Settings:
-        """Those that matter here; none if it does not tell. Raises as `send` does."""
+        """The settings that matter here; empty if it does not tell. Raises like `send`."""
         try:
             found: Settings = await self.send(_SETTINGS, deadline)
         except failures.ClusterDownError:
             raise
         except failures.ResponseError:
-            return {}  # some who rent Redis out do not let one ask
+            return {}  # some hosted Redis services do not allow CONFIG GET
         return found
 
     async def ask(self, *command: Any, seconds: float) -> Any:
-        """Also while it is silent. Raises the driver's errors, and `TimeoutError`."""
+        """Run a command even while it is silent. Raises the driver's errors, and `TimeoutError`."""
         async with asyncio.timeout(seconds):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     def _leave(self, redis: Redis, why: str, *, is_silent: bool = False) -> None:
-        """Connect anew from now on. What others are waiting for may still come.
+        """Use new connections from now on. Answers that others wait for may still come.
 
-        Unless it was left before: then it says nothing about where new connections lead to.
+        Does nothing if ``redis`` was abandoned before: its failure says nothing about newer ones.
         """
         if redis is not self._redis:
             return
@@ -155,9 +154,9 @@ class Node:
             task.add_done_callback(self._leaving.discard)
 
     async def _close_later(self, redis: Redis) -> None:
-        """When nobody uses it any more: closing a connection in use confuses the driver."""
+        """Close it once nobody uses it: closing a connection in use confuses the driver."""
         try:
-            # Who has just been about to take one has done so by then.
+            # By then, callers that were about to take a connection have one.
             await asyncio.sleep(_TAKE_SECONDS)
             with suppress(*_CLOSED):
                 await redis.connection_pool.disconnect(inuse_connections=False)
@@ -178,7 +177,7 @@ class Node:
             except (TimeoutError, failures.TimeoutError):
                 pass
             except (failures.RedisError, OSError, RuntimeError):
-                return  # it says why to whoever asks next, and at once
+                return  # the next command will fail at once, with the reason
             finally:
                 await _close(redis)
 
@@ -196,7 +195,7 @@ async def _close(redis: Redis) -> None:
 
 
 async def _send_replicated(redis: Redis, command: Sequence[Any], replicas: int) -> Any:
-    """On one connection, whose writes are what is waited for; nothing is sent a second time."""
+    """Send the command and WAIT on the same connection, as WAIT requires. Nothing is retried."""
     pipeline: Any = redis.pipeline(transaction=False)
     pipeline.execute_command(*command)
     pipeline.execute_command("WAIT", replicas, round(_REPLICAS_SECONDS * 1000))

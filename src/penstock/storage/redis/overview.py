@@ -1,7 +1,7 @@
-"""All queues of a store: which there are, their figures, and what is due in each of them.
+"""All queues of a store: their names, their stats, and what is due in each of them.
 
-A queue whose node is away keeps nobody from the others. The list of queues is one key, so it has a
-node of its own, and may be away as well: then those count that this server knows of.
+A queue whose node is away does not affect the others. The list of queues is one key on some node,
+which may be away as well: then the queues that this server knows are used.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from penstock.storage.redis.steps import Steps
 __all__ = ["Overview"]
 
 CONSUMER_IDLE_MS = 3_600_000
-"""For how long a server that receives nothing is shown among the consumers of a group."""
-# So many new letters of a queue are looked at in a tick; others are counted.
+"""How long a server that receives nothing stays listed as a consumer of a group."""
+# How many new dead letters of a queue are reported per tick; the others are only counted.
 _MOST_LETTERS = 100
 
 
@@ -31,32 +31,32 @@ class Overview:
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
-        self._listed: set[str] = set()  # as they were when the list was read
+        self._listed: set[str] = set()  # as of the last time the list was read
         self.watch: LetterWatch | None = None
-        """Told of dead letters when the queue is swept: it costs those who consume nothing."""
+        """Told of dead letters when a queue is swept, so that consumers do not pay for it."""
 
     async def names(self) -> list[str]:
-        """Of all queues but those of dead letters."""
+        """The names of all queues, without dead-letter queues."""
         found = await self._steps.command("SMEMBERS", self._steps.keys.queues)
         self._listed = {name.decode() for name in found}
         return sorted(self._listed)
 
     async def names_or_known(self) -> tuple[list[str], StoreUnavailable | None]:
-        """While the list cannot be read, those that this server knows of, and why."""
+        """Like `names`; if the list cannot be read, the names that this server knows, and why."""
         try:
             return await self.names(), None
         except StoreUnavailable as exc:
             return sorted(self._listed | self._steps.names_of_known()), exc
 
     async def tell_events(self, queue: str) -> None:
-        """If it may be one that events are told in."""
+        """Publish pending events if this may be an events queue."""
         if queue.endswith(EVENTS_SUFFIX) and is_name(queue):
             await self._steps.tell_events(queue)
 
     # Figures.
 
     async def stats(self) -> list[QueueStats]:
-        """Raises `StoreUnavailable` if a queue cannot be looked at."""
+        """Raises `StoreUnavailable` if a queue cannot be read."""
         found, missing = await self._look_at(await self.names())
         if missing:
             name, why = next(iter(missing.items()))
@@ -71,7 +71,7 @@ class Overview:
         return KnownStats(queues=found, missing=missing, unlisted=unlisted)
 
     async def _look_at(self, names: Sequence[str]) -> tuple[list[QueueStats], dict[str, str]]:
-        """By name; and those that cannot be looked at, each with why."""
+        """The stats by name, and the queues that cannot be read, each with the reason."""
         found = []
         missing = {}
         for name in names:

@@ -1,4 +1,4 @@
-"""A batch on its way into a queue: what the script is told of it, and what it answers."""
+"""Publishing a batch: the arguments of the script, and its answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Publishing"]
 
 
 class Publishing:
-    """Filters are applied here, before the step: scripts know none."""
+    """Filters are applied here, before the step, because scripts cannot run CEL."""
 
     def __init__(self, steps: Steps, durability: Durability) -> None:
         self._steps = steps
@@ -31,9 +31,9 @@ class Publishing:
         return result
 
     async def append(self, queue: str, batch: NewBatch, events: str = "") -> PublishResult | None:
-        """``events`` says which ones these are, in a queue that holds the events of another.
+        """``events`` identifies the events in the batch, if this is the events queue of another.
 
-        None if another server has told these.
+        Returns None if another server has published these.
         """
         extras, payload = matching.pack_extras(batch), matching.payload(batch, events)
         guess = _Guess()
@@ -90,7 +90,7 @@ class Publishing:
 
 
 class _Guess:
-    """Which index and time a batch will have: filters may look at ids before these are given."""
+    """The index and time that a batch will have, guessed for filters that look at ids."""
 
     def __init__(self) -> None:
         self.is_needed = False
@@ -103,7 +103,7 @@ class _Guess:
         return f"{self._first}:{len(self._duplicates)}"
 
     def learn(self, answer: list[Any]) -> None:
-        """What it was when the batch came."""
+        """Take over the values at which the guess was refused."""
         _, self._first, self.time, duplicates = answer
         self._duplicates = {duplicates[at] - 1 for at in range(0, len(duplicates), 3)}
 

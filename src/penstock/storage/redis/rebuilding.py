@@ -1,4 +1,4 @@
-"""A queue as an archive keeps it, and back again."""
+"""The state of a queue for an archive, and restoring a queue from it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _queue_config = msgspec.json.Decoder(QueueConfig).decode
 _reader_config = msgspec.json.Decoder(SubscriptionConfig).decode
 
-# What the messages bring about, or what only counts while the queue is there.
+# Fields that follow from the messages, or are temporary.
 _DERIVED = {b"version", b"next", b"first", b"bytes", b"subs", b"odd", b"expires", b"pending"}
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Rebuilding:
-    """Reads a queue as of one moment; puts one back."""
+    """Takes snapshots of queues, and restores them."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -57,7 +57,7 @@ class Rebuilding:
             kept += [b"expires", b"1"]  # see `queue_fields`
         kept += [b"next", b"0", b"first", b"0", b"bytes", b"0"]
         if not state.name.endswith(DEAD_LETTER_SUFFIX):
-            # First, and wherever that is: a queue without it would be found by nobody.
+            # First, since it may be on another node: a queue without a name would not be found.
             await self._steps.command("SADD", self._steps.keys.queues, state.name)
         (answer,) = await self._steps.run("restore_queue", key, _pack(kept))
         if answer != b"ok":
@@ -94,7 +94,7 @@ class Rebuilding:
     async def _finish(
         self, key: str, state: QueueState, there: Runs, matched: dict[str, Runs]
     ) -> None:
-        """All that is not there is gone: behind the first, in between, and at the end."""
+        """Settle all indexes without a message: before the first, in between, and at the end."""
         steps = self._steps
         stop = max(state.next, there.stop)
         first = there.first
@@ -133,7 +133,7 @@ class Rebuilding:
 
 
 def _pack(value: Any) -> bytes:
-    """Scripts know texts only, which to them are bytes."""
+    """MessagePack in which bytes are strings, as Lua has only strings of bytes."""
     return _encode(_as_texts(value))
 
 
@@ -188,7 +188,7 @@ def _reader_state(answer: list[Any]) -> ReaderState:
         deliveries, epoch, late, reason = value.split(b":", 3)
         is_late = late == b"1" or int(index) in in_flight
         tries.append(Tries(int(index), int(deliveries), int(epoch), is_late, reason))
-    # In flight for the first time: nothing is noted of those but the lease.
+    # In flight for the first time: for those there is nothing but the lease.
     known = {one.index for one in tries}
     tries += [Tries(index, 1, generation, True, b"") for index in in_flight - known]
     return ReaderState(
@@ -203,7 +203,7 @@ def _reader_state(answer: list[Any]) -> ReaderState:
 
 
 def _bounds(flat: list[bytes]) -> list[int]:
-    """Of a set of runs, whose members are stops and scores are starts."""
+    """The bounds of a sorted set of runs, with stops as members and starts as scores."""
     return [bound for stop, start in _pairs(flat) for bound in (int(float(start)), int(stop))]
 
 

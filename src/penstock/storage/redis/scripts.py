@@ -1,4 +1,4 @@
-"""The Lua scripts: each is one atomic step, in its own file, with the parts of `lib` it uses."""
+"""The Lua scripts: each is one atomic step in its own file, plus the parts of `lib` it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST = re.compile(r"^-- first: (.+)$", re.MULTILINE)
 
 
 class Script:
-    """A script's text, and the digest that Redis knows it by."""
+    """A script's text, and the digest by which Redis knows it."""
 
     __slots__ = ("digest", "name", "text", "writes")
 
@@ -27,9 +27,9 @@ class Script:
 
 @cache
 def script(name: str) -> Script:
-    """The first line, with its flags, stays first; the parts it uses come before the rest.
+    """Assemble a script: its first line, with the flags, then the parts it uses, then the rest.
 
-    Before these comes what it tries first: an answer from there is cheaper by all that follows.
+    The parts under ``first`` come before the others: if they answer, the rest is never run.
     """
     folder = files(__package__) / "lua"
     first, _, rest = (folder / f"{name}.lua").read_text("utf-8").partition("\n")
@@ -41,7 +41,7 @@ def script(name: str) -> Script:
 
 
 def _add(parts: dict[str, str], line: re.Match[str] | None) -> None:
-    """What a line names, each after what it uses itself."""
+    """Add the parts that a line names, each after the parts it uses itself."""
     for part in line[1].split() if line else ():
         text = (files(__package__) / "lua" / "lib" / f"{part}.lua").read_text("utf-8")
         _add(parts, _USES.search(text))

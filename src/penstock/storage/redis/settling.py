@@ -1,4 +1,4 @@
-"""Settlements as `settle.lua` takes them, and its answers."""
+"""The arguments of `settle.lua`, and its answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["pack_settlements", "parse_outcomes"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
-# By the digit that stands for it.
+# By the digit in the answer.
 _OUTCOMES = {
     ord("0"): Outcome.DONE,
     ord("1"): Outcome.ALREADY_SETTLED,
@@ -44,7 +44,7 @@ def pack_settlements(
     settlements: Sequence[base.Settlement],
     rng: Random,
 ) -> bytes:
-    """Raises before anything is applied, whichever of them is at fault."""
+    """Raises before anything is applied if any of them is invalid."""
     packed: list[tuple[Any, ...]] = []
     for settlement in settlements:
         match settlement:
@@ -73,7 +73,7 @@ def pack_settlements(
 
 
 def _run(reader: ReaderDefinition, targets: Sequence[Target]) -> tuple[int, int, int] | None:
-    """Start, stop and epoch, in the usual case of consecutive deliveries from one receive."""
+    """Start, stop and epoch, for the usual case of consecutive deliveries from one receive."""
     first = targets[0] if type(targets) is list and targets else None
     if type(first) is not Delivery or type(first.index) is not int or type(first.epoch) is not int:
         return None
@@ -94,7 +94,7 @@ def _run(reader: ReaderDefinition, targets: Sequence[Target]) -> tuple[int, int,
 def _targets(
     queue: QueueDefinition, reader: ReaderDefinition, targets: Sequence[Target]
 ) -> list[int]:
-    """Index, epoch and time of each, one after the other."""
+    """The index, epoch and time of each, flat."""
     flat: list[int] = []
     for target in check_list("targets", targets, "deliveries, receipts or message ids"):
         flat += _find(queue, reader, target)

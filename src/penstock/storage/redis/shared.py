@@ -18,7 +18,7 @@ __all__ = ["RedisShared"]
 
 logger = logging.getLogger(__name__)
 
-_UNKNOWN = "?"  # no version
+_UNKNOWN = "?"  # never a version
 _RETRY_SECONDS = 1.0
 
 
@@ -65,7 +65,7 @@ class RedisShared:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def announce(self, name: str) -> None:
-        """Tell who follows it: it was changed elsewhere."""
+        """Tell those who follow it that it was changed elsewhere."""
         await self._steps.command("PUBLISH", self._steps.keys.document_news(name), "*")
 
     async def over_limit(self, limits: Sequence[Limit]) -> Limit | None:

@@ -1,4 +1,4 @@
-"""What `stats.lua` answers, as the contract has it."""
+"""From the answer of `stats.lua` to `QueueStats`."""
 
 from __future__ import annotations
 

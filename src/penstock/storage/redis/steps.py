@@ -1,4 +1,4 @@
-"""Steps on a queue: one script each, at the version of the definitions that the server knows."""
+"""Steps on a queue: one script each, with the version of the definitions that the server knows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arguments = Callable[[QueueDefinition], Sequence[Argument]]
 
 
 def on(subscription: str, *more: Argument) -> Arguments:
-    """The arguments of a step on a subscription that must be there."""
+    """The arguments of a step on a subscription that must exist."""
 
     def arguments(definition: QueueDefinition) -> Sequence[Argument]:
         definition.reader(subscription)
@@ -31,12 +31,13 @@ def on(subscription: str, *more: Argument) -> Arguments:
 
 
 class Steps:
-    """What the server has learned of queues, and how it asks for more.
+    """Runs scripts, and caches the definitions of queues.
 
-    Whoever looks at an events queue finds all that has happened: `tell_events` is called first.
+    Before any step on an events queue, `tell_events` publishes what is pending, so that readers
+    find everything that has happened.
 
-    Time is Redis's own, so servers whose clocks disagree do no harm. A clock stands in for it in
-    tests alone.
+    Time is Redis's own, so it does not matter if the servers' clocks disagree. Only tests pass a
+    clock.
     """
 
     def __init__(self, connection: Connection, clock: Clock | None) -> None:
@@ -53,7 +54,7 @@ class Steps:
 
     @property
     def time(self) -> Argument:
-        """What a script takes for the time; nothing is Redis's own."""
+        """The time argument of a script; empty for Redis's own."""
         return "" if self._clock is None else self._clock.now_ns() // MICROSECONDS
 
     def check_open(self) -> None:
@@ -61,23 +62,23 @@ class Steps:
             raise StorageClosed("the store was closed: open it again")
 
     async def run(self, name: str, key: str, *arguments: Argument) -> Any:
-        """Any script."""
+        """Run any script."""
         with self._step():
             return await self.connection.run(name, key, *arguments)
 
     async def prepare(self, name: str, key: str, *arguments: Argument) -> None:
-        """One command that a script is to follow. It is as safe as that."""
+        """Run a command that a script will follow. It becomes as durable as the script."""
         with self._step():
             await self.connection.prepare(name, key, *arguments)
 
     async def command(self, name: str, key: str, *arguments: Argument) -> Any:
-        """Any that is no script."""
+        """Run a plain command."""
         with self._step():
             return await self.connection.command(name, key, *arguments)
 
     @contextmanager
     def _step(self) -> Iterator[None]:
-        """The store is not closed before it has ended."""
+        """Track a step, so that the store is not closed before it has ended."""
         self.check_open()
         self._under_way += 1
         self._nothing.clear()
@@ -94,36 +95,36 @@ class Steps:
         self.problem = None
 
     async def finish(self) -> None:
-        """Nothing is under way any more; nothing more may begin."""
+        """Refuse new steps, and wait for those under way."""
         self.is_closed = True
         await self._nothing.wait()
 
     async def definition(self, queue: str) -> QueueDefinition:
-        """What is known, however old. Raises `QueueNotFound`."""
+        """The cached definition, however old, or a new one. Raises `QueueNotFound`."""
         return self._known.get(queue) or await self.learn(queue)
 
     def names_of_known(self) -> set[str]:
-        """The queues that anything is known of, but for those of dead letters."""
+        """The cached queues, without dead-letter queues."""
         return {name for name, one in self._known.items() if one.source is None}
 
     def forget(self, queue: str) -> None:
-        """It is gone, and its dead letters and events with it."""
+        """Drop a deleted queue from the cache, with its dead letters and events."""
         for name in (queue, queue + EVENTS_SUFFIX):
             self._known.pop(name, None)
             self._known.pop(name + DEAD_LETTER_SUFFIX, None)
 
     async def ask(self, name: str, queue: str, *arguments: Argument) -> Any:
-        """A script that answers nothing where there is no such queue. Raises `QueueNotFound`."""
+        """Run a script whose answer is empty if there is no such queue. Raises `QueueNotFound`."""
         self.check_open()
         answer = None
-        if is_name(queue):  # no other text can be the name of a queue, nor must it get into a key
+        if is_name(queue):  # anything else cannot be a queue, and must not get into a key
             answer = await self.run(name, self.keys.queue(queue), *arguments)
         if not answer:
             raise QueueNotFound(f"there is no queue {queue!r}: create it first")
         return answer
 
     async def learn(self, queue: str) -> QueueDefinition:
-        """What is so now. Raises `QueueNotFound`."""
+        """Read the current definition. Raises `QueueNotFound`."""
         try:
             answer = await self.ask("describe", queue)
         except QueueNotFound:
@@ -133,9 +134,9 @@ class Steps:
         return definition
 
     async def learn_or_recall(self, queue: str) -> QueueDefinition | None:
-        """What is so now, or was when Redis could be asked; None if there is no such queue.
+        """The current definition, or the cached one if Redis is away; None if there is no queue.
 
-        Also if nothing is known of it, and its Redis is away.
+        Also None if Redis is away and nothing is cached.
         """
         try:
             return await self.learn(queue)
@@ -147,10 +148,10 @@ class Steps:
     async def take(
         self, name: str, queue: str, arguments: Arguments, *, time: Argument | None = None
     ) -> tuple[QueueDefinition, Any]:
-        """One step: the definitions that it was taken with, and the script's answer.
+        """Take a step. Returns the definition that it was taken with, and the script's answer.
 
-        ``arguments`` says what the script gets besides the time and the version; when it raises, it
-        is asked once more with what is so now.
+        ``arguments`` makes the script's arguments besides the time and the version. If it raises
+        with a cached definition, it is called again with the current one.
         """
         definition = self._known.get(queue)
         while True:
@@ -179,4 +180,4 @@ class Steps:
 
 
 async def _nothing_to_tell(queue: str) -> None:
-    """Until a store says how."""
+    """The default, until a store sets another."""

@@ -1,4 +1,4 @@
-"""The storage contract over Redis: each method is one script, which is one atomic step."""
+"""The storage contract on Redis: each method is one script, which is one atomic step."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class RedisStore:
-    """Keeps nothing but what it has learned: any number of servers may share one Redis."""
+    """Has no state but a cache of definitions, so any number of servers may share one Redis."""
 
     def __init__(
         self,
@@ -104,12 +104,11 @@ class RedisStore:
         rng: Random | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> RedisStore:
-        """A Redis that does not answer for ``timeout_seconds`` is taken to be away.
+        """A Redis that does not answer for ``timeout_seconds`` counts as away.
 
-        Raises `StoreUnavailable` when there is nobody at that address.
-
-        And `InvalidArgument` for a Redis that would evict queues. One node of a cluster is enough;
-        the others are looked at as they come.
+        Raises `StoreUnavailable` if nobody answers at that address, and `InvalidArgument` for a
+        Redis that would evict queues. One node of a cluster is enough; the others are checked as
+        they come up.
         """
         connection = Connection(url, timeout_seconds=timeout_seconds)
         try:
@@ -140,7 +139,7 @@ class RedisStore:
 
     @property
     def round_trips(self) -> int:
-        """How often a script was run: what a request costs besides the network."""
+        """How often a script was run."""
         return self._connection.round_trips
 
     async def define(self, change: base.Change) -> None:
@@ -189,7 +188,7 @@ class RedisStore:
     async def _deliver(
         self, name: str, queue: str, subscription: str, arguments: Arguments
     ) -> list[Delivery]:
-        """If who asked gives up, it has not happened: what came all the same is given back."""
+        """If the caller is cancelled, what was delivered nevertheless is given back."""
 
         async def deliver() -> list[Delivery]:
             definition, answer = await self._steps.take(name, queue, arguments)
@@ -387,17 +386,17 @@ class RedisStore:
         return await self._overview.callbacks()
 
     async def tick(self, every_seconds: float = 0) -> None:
-        """Do what is due in every queue, unless another server has in the last ``every_seconds``.
+        """Do what is due in every queue, unless another server did within ``every_seconds``.
 
-        No server leads: whichever comes first does it, and what one leaves another does. A queue
-        whose node is away keeps nobody from the others; `StoreUnavailable` is raised at the end.
+        There is no leader: whichever server comes first does the work. A queue whose node is away
+        does not affect the others; `StoreUnavailable` is raised at the end.
         """
         if self._connection.driver.is_cluster:
             await self._look_after()
         await self._overview.sweep(every_seconds)
 
     async def _look_after(self) -> None:
-        """Nodes that were away at the start, or are new, count as the others do."""
+        """Check nodes that were away before, or are new."""
         if await self._connection.look_after():
             self._publishing.durability = self._connection.durability()
             try:
@@ -416,7 +415,7 @@ class RedisStore:
         if self._closing is None:
             self._steps.is_closed = True
             self._closing = asyncio.get_running_loop().create_task(self._close())
-        # Shielded: it comes to its end whether or not this caller waits for it.
+        # Shielded, so that it completes even if this caller is cancelled.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
@@ -433,7 +432,7 @@ def _bytes(most: int | None) -> Argument:
 
 
 def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:
-    """Index and time of each, one after the other; -1 for what is no id of this queue."""
+    """The index and time of each id, flat; -1 for what is not an id of this queue."""
     found: list[int] = []
     for id in ids:
         parsed = parse_message_id(check_text("an id", id))

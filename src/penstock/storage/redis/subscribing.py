@@ -1,4 +1,4 @@
-"""Changes of subscriptions, and how old messages are put through the filter of one."""
+"""Changes of subscriptions, and putting old messages through a filter."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ __all__ = ["ID_BITS", "Subscribing", "new_reader"]
 _pack = msgspec.msgpack.Encoder().encode
 
 ID_BITS = 48
-"""Of queues and subscriptions."""
+"""The size of the ids of queues and subscriptions."""
 
-# How many old messages are put through a filter between two looks at Redis.
+# How many old messages are read at a time to be filtered.
 _CHUNK = 1000
-# After this long nobody can still be putting old messages through a filter.
+# After this long, a reservation counts as abandoned.
 _RESERVATION_SECONDS = 24 * 3600
 
 
 class _Filtered(NamedTuple):
-    """What is known before a filtered subscription is made: its matches from `first` on."""
+    """What is known before a filtered subscription is created: its matches from `first` on."""
 
     definition: QueueDefinition
     reservation: str
@@ -52,14 +52,14 @@ class _Filtered(NamedTuple):
 
 
 def new_reader(rng: Random, config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Any]:
-    """The fields of a subscription that is made now."""
+    """The fields of a new subscription."""
     return [*reader_fields(config, secrets), "id", rng.getrandbits(ID_BITS)]
 
 
 class Subscribing:
-    """Old messages go through a filter while others may go on: that takes ``turn`` for each step.
+    """Filtering old messages holds ``turn`` for each step only, so that others can go on.
 
-    Whoever calls anything else has it.
+    The callers of all other methods hold it.
     """
 
     def __init__(self, steps: Steps, rng: Random, turn: asyncio.Lock) -> None:
@@ -96,7 +96,7 @@ class Subscribing:
             raise InvalidArgument("putting the old messages through the filter took over a day")
 
     async def create_filtered(self, change: base.CreateSubscription) -> None:
-        """Old messages are put through the filter first, and others may go on meanwhile."""
+        """Create a filtered subscription, after putting old messages through the filter."""
         queue, name = change.queue, change.subscription
         async with self._turn:
             definition = await self._steps.learn(queue)
@@ -109,13 +109,13 @@ class Subscribing:
         matches = await self._backfill(definition, feed, first, since)
         filtered = _Filtered(definition, reservation, first, matches)
         async with self._turn:
-            # It starts where it would have when it was asked for: what is published goes on.
+            # It starts where it would have started at the time of the call.
             await self.create(change, ("index", first), filtered)
 
     async def _reserve(
         self, definition: QueueDefinition, text: str, start: tuple[str, Argument]
     ) -> tuple[str, int, int]:
-        """Have publishers apply the filter: under which id, and from which index on."""
+        """Make publishers apply the filter. Returns its id, the start, and where they begin."""
         reservation = str(self._rng.getrandbits(ID_BITS))
         kept = _RESERVATION_SECONDS * 1_000_000
 
@@ -130,11 +130,11 @@ class Subscribing:
     async def _backfill(
         self, definition: QueueDefinition, feed: Feed, start: int, stop: int
     ) -> list[int]:
-        """The bounds of the old messages that match. There may be any number to look at."""
+        """The bounds of the old messages that match. There may be any number to read."""
         found = Runs()
         for at in range(start, stop, _CHUNK):
             wanted = [at, min(_CHUNK, stop - at)]
-            # In turn, so that others of this server see to the queue between two reads, not within.
+            # In turn, so that other changes by this server come between two reads, not within one.
             async with self._turn:
                 now, answer = await self._steps.take("read", definition.name, _same(wanted))
             _check_same(definition, now)
@@ -200,7 +200,7 @@ class Subscribing:
             definition = await self._steps.learn(queue)
         reader = definition.reader(name)
         start = _start(change.start)
-        # Of a filter the matches must be known from where it goes to.
+        # With a filter, its matches must be known from the new position on.
         known: tuple[int, list[int]] = (reader.since, [])
 
         def arguments(now: QueueDefinition) -> Sequence[Argument]:
@@ -241,7 +241,7 @@ def _check_new(definition: QueueDefinition, change: base.CreateSubscription) -> 
 
 
 def _same(arguments: Sequence[Argument]) -> Arguments:
-    """Whatever the definitions are."""
+    """Arguments that do not depend on the definition."""
     return lambda definition: arguments
 
 
@@ -250,7 +250,7 @@ def _subscription_exists(queue: str, name: str) -> SubscriptionExists:
 
 
 def _start(start: definitions.Start) -> tuple[str, Argument]:
-    """As scripts take it; raises `InvalidArgument`."""
+    """A start position for scripts. Raises `InvalidArgument`."""
     if type(start) is int:
         return "index", bounded(start)
     if isinstance(start, datetime):

@@ -1,8 +1,8 @@
-"""Lifecycle events: from the list where scripts put them into the queue where they are told.
+"""Lifecycle events: from the list where scripts put them to the events queue.
 
-A script that changes a queue with the setting `events` notes what happened in the same atomic step.
-Filters are not for scripts, so it is a server that publishes it, in another atomic step that takes
-from the list what it puts into the queue: each row is told once, by whichever server comes first.
+A script that changes a queue with the setting `events` adds what happened to a list, in the same
+atomic step. Scripts cannot apply filters, so a server publishes it, in another atomic step that
+moves it from the list to the queue: each row is published once, by whichever server comes first.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["Telling"]
 
 _ENVELOPE = Envelope(content_type=EVENTS_CONTENT_TYPE)
 _HEAD = _ENVELOPE.encode()
-# How many commands are told at a time.
+# How many commands' events are published at a time.
 _MOST = 1000
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
-    """As `events.lua` has it. Times are in microseconds."""
+    """A row of `events.lua`. Times are in microseconds."""
 
     event: Kind
     start: int
@@ -42,18 +42,18 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
 _decode = msgspec.msgpack.Decoder(list[_Row]).decode
 
 Publish = Callable[[str, NewBatch, str], Awaitable[object]]
-"""The queue, the messages, and what they stand for: see `publish.lua`."""
+"""The queue, the messages, and which events they are: see `publish.lua`."""
 
 
 class Telling:
-    """One for a server; any number may be at it at once."""
+    """One per server; several servers may do this at once."""
 
     def __init__(self, steps: Steps, publish: Publish) -> None:
         self._steps = steps
         self._publish = publish
 
     async def tell(self, queue: str) -> None:
-        """When it returns, an events queue has all that had happened when this was called."""
+        """On return, the events queue has everything that had happened when this was called."""
         key = self._steps.keys.queue(queue)
         while True:
             told, entries = await self._steps.run("untold", key, _MOST)

@@ -1,4 +1,4 @@
-"""Whoever waits for a subscription: until something may be deliverable, or until there are news."""
+"""Waiting on a subscription: until something may be deliverable, or until there is news."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.storage.redis.steps import Steps, on
 
 __all__ = ["Waiting"]
 
-# Something due now may stay so for a moment: Redis's clock is not this one.
+# What is due here may not be due in Redis yet: the clocks differ.
 _SHORTEST_WAIT_SECONDS = 0.01
 _MICROSECONDS_PER_SECOND = 1_000_000
 
 
 class Waiting:
-    """Looks once it is in line for the news, so that none is missed; then sleeps."""
+    """Checks only after it has subscribed to the news, so that none is missed; then sleeps."""
 
     def __init__(self, steps: Steps, channels: Channels) -> None:
         self._steps = steps
@@ -39,7 +39,7 @@ class Waiting:
                 async with asyncio.timeout(seconds):
                     await waiter.future
             except TimeoutError:
-                # Who was woken just as the time was up must come.
+                # If it was woken just as the time was up, it must count as woken.
                 return waiter.is_woken or seconds < timeout_seconds
         return True
 
@@ -52,7 +52,7 @@ class Waiting:
         while True:
             async with self._channels.waiter(self._steps.keys.news(queue), None) as waiter:
                 news = await self._news_of(queue, subscription)
-                if news is None:  # it went while somebody waited, who is woken
+                if news is None:  # it was deleted meanwhile
                     return News(seen=seen, ready=0, lowest_unacked_index=0)
                 if news.seen != seen or loop.time() >= until:
                     return news
