@@ -114,9 +114,9 @@ class Leases:
         at = bisect_left(self._starts, start)
         if at and self._stops[at - 1] == start and self._leases[at - 1] == lease:
             self._stops[at - 1] = stop
-            self._count += stop - start
         else:
             self._insert(at, start, stop, lease)
+        self._count += stop - start
 
     def take(self, start: int, stop: int) -> list[LeasedRun]:
         """Remove and return the leases in ``[start, stop)``."""
@@ -131,19 +131,24 @@ class Leases:
         if low == high:
             return
         first, last = starts[low], stops[high - 1]
-        self._count -= sum(stops[low:high]) - sum(starts[low:high])
-        before, after = leases[low], leases[high - 1]
-        del starts[low:high], stops[low:high], leases[low:high]
-        if last > stop:
-            self._insert(low, stop, last, after)
+        leased = sum(stops[low:high]) - sum(starts[low:high])
+        self._count -= leased - max(0, start - first) - max(0, last - stop)
+        if high - low == 1 and first < start and stop < last:
+            stops[low] = start
+            self._insert(low + 1, stop, last, leases[low])
+            return
         if first < start:
-            self._insert(low, first, start, before)
+            stops[low] = start
+            low += 1
+        if stop < last:
+            starts[high - 1] = stop
+            high -= 1
+        del starts[low:high], stops[low:high], leases[low:high]
 
     def _insert(self, at: int, start: int, stop: int, lease: Lease) -> None:
         self._starts.insert(at, start)
         self._stops.insert(at, stop)
         self._leases.insert(at, lease)
-        self._count += stop - start
 
     def _span(self, start: int, stop: int) -> tuple[int, int]:
         """The positions ``low <= i < high`` of the runs that overlap ``[start, stop)``."""
