@@ -36,7 +36,9 @@ def load_settings_file(path: Path) -> list[str]:
         found = _LINE.fullmatch(text)
         if found is None:
             # Without the line: it may hold a password.
-            raise InvalidArgument(f"line {number} of {str(path)!r} is no setting: write NAME=value")
+            raise InvalidArgument(
+                f"line {number} of {str(path)!r} is not a setting: write NAME=value"
+            )
         name = re.sub(r"[.-]", "_", found[1]).upper()
         _check_known(name, f"line {number} of {str(path)!r}")
         if not name.startswith(PREFIX) and name not in LIGHTQ_VARIABLES:

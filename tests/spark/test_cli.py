@@ -97,9 +97,7 @@ def test_a_setting_that_is_none_is_refused(lake: Lake) -> None:
     done = call("run", "--lake", str(lake.root), "--conf", "spark.some.thing")
 
     assert done.exit_code == 1
-    assert "the setting 'spark.some.thing' of Spark's is no name=value" in " ".join(
-        done.output.split()
-    )
+    assert "the Spark setting 'spark.some.thing' is not name=value" in " ".join(done.output.split())
 
 
 def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:

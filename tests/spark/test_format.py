@@ -52,7 +52,7 @@ def test_the_module_that_spark_imports_is_light() -> None:
     [
         (URL, "subscribe and subscribePattern: give exactly one"),
         ({**READ, "subscribePattern": ".*"}, "subscribe and subscribePattern: give exactly one"),
-        ({**URL, "subscribePattern": "("}, "subscribePattern is no regular expression"),
+        ({**URL, "subscribePattern": "("}, "subscribePattern is not a regular expression"),
         ({**URL, "subscribe": "a,a"}, "a queue is there twice"),
         ({**URL, "subscribe": "a b"}, "is not allowed"),
         ({"subscribe": "a"}, "the option url is missing"),

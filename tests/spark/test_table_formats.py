@@ -151,7 +151,7 @@ def test_a_format_that_this_spark_cannot_have_is_refused_with_what_to_do(
 
 
 def test_iceberg_on_s3_is_refused(bucket: str) -> None:
-    with pytest.raises(InvalidArgument, match="a lake of Iceberg's is a directory"):
+    with pytest.raises(InvalidArgument, match="a lake in Iceberg is a directory"):
         Lake(bucket).choose_format("iceberg")
 
 

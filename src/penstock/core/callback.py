@@ -92,14 +92,14 @@ def _check_url(url: str) -> None:
         )
     if not url.isascii() or any(c <= " " or c in '\x7f\\"<>^`{|}' for c in url):
         raise InvalidArgument(
-            "callback.url holds characters that belong into no URL: encode them with %, "
+            "callback.url holds characters that a URL cannot have: encode them with %, "
             "and a name of another script as xn--..."
         )
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as exc:
-        raise InvalidArgument(f"callback.url is no URL: {exc}") from None
+        raise InvalidArgument(f"callback.url is not a URL: {exc}") from None
     if parts.scheme not in ("http", "https"):
         raise InvalidArgument(f"callback.url is {url[:80]!r}: use a URL of http or https")
     if not parts.hostname or port == 0:

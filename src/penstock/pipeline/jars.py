@@ -79,7 +79,7 @@ def lake_session(
     for each in settings or ():
         name, separator, value = each.partition("=")
         if not separator:
-            raise InvalidArgument(f"the setting {each!r} of Spark's is no name=value")
+            raise InvalidArgument(f"the Spark setting {each!r} is not name=value")
         chosen[name] = value
     log = lake.spark_log
     try:
@@ -168,7 +168,7 @@ def _hadoop_version() -> str:
 
 
 def _of_format(each: _Format) -> _Jars:
-    purpose = f"a lake of {each.name}'s"
+    purpose = f"a lake in {each.name}"
     spark = ".".join(pyspark.__version__.split(".")[:2])
     if spark in each.versions:
         package = each.package.format(spark=spark, version=each.versions[spark])

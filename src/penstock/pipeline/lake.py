@@ -66,7 +66,7 @@ class Lake:
             raise InvalidArgument(f"the format is {wanted!r}: use {' or '.join(FORMATS)}")
         if wanted == ICEBERG and not self.root.is_local:
             raise InvalidArgument(
-                "a lake of Iceberg's is a directory: without a service of its own Iceberg needs a "
+                "a lake in Iceberg is a directory: without a service of its own Iceberg needs a "
                 "place where a file can be renamed in one step. Use delta or parquet on S3"
             )
         if wanted != self.format and self.log("bronze").exists():

@@ -30,7 +30,7 @@ class Replay:
             table = read_table(spark, lake, MESSAGES.table)
             self._rows = table.where(F.expr(where))
         except PySparkException as exc:
-            raise InvalidArgument(f"--where is no condition over bronze: {exc}") from exc
+            raise InvalidArgument(f"--where is not a condition over bronze: {exc}") from exc
 
     def count(self) -> dict[str, int]:
         """How many messages match, by queue."""

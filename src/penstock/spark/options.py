@@ -114,7 +114,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
         try:
             re.compile(pattern)
         except re.error as exc:
-            raise InvalidArgument(f"subscribePattern is no regular expression: {exc}") from exc
+            raise InvalidArgument(f"subscribePattern is not a regular expression: {exc}") from exc
     subscription = given.text("subscription")
     if use == "stream":
         if not subscription:

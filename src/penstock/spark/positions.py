@@ -31,7 +31,7 @@ def parse_position(name: str, text: str, words: tuple[str, ...]) -> Position:
         try:
             found = json.loads(text)
         except ValueError as exc:
-            raise InvalidArgument(f"{name} is no JSON: {exc}") from exc
+            raise InvalidArgument(f"{name} is not JSON: {exc}") from exc
         for queue, index in found.items():
             if not isinstance(index, int) or isinstance(index, bool) or index < -2:
                 raise InvalidArgument(

@@ -111,7 +111,7 @@ class PenstockStreamWriter(DataSourceStreamArrowWriter):
 def _task() -> TaskContext:
     context = TaskContext.get()
     if context is None:
-        raise RuntimeError("rows are written by a task of Spark's only")
+        raise RuntimeError("rows are written only by a Spark task")
     return context
 
 

@@ -100,7 +100,7 @@ def _read_key(path: Path) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
-            raise CorruptLog(f"{path} is no plain file: remove it, and a new key is made")
+            raise CorruptLog(f"{path} is not a plain file: remove it, and a new key is made")
         if stat.S_IMODE(mode) & 0o077:
             raise StorageError(
                 f"{path} is a key, and its mode {stat.S_IMODE(mode):o} lets others at it: make it "

@@ -95,7 +95,7 @@ class Archive:
             other = await collection.find_one({"salt": {"$exists": False}}, {"_id": 1})
         if other is not None:
             raise Conflict(
-                f"the collection {queue!r} holds documents of somebody else's: give Penstock a "
+                f"the collection {queue!r} holds documents of somebody else: give Penstock a "
                 "database of its own, or remove them"
             )
 
