@@ -23,8 +23,6 @@ CLIENT_VARIABLES = frozenset(
     for name in ("URL", "USER", "PASSWORD", "TOKEN", "CA", "QUEUE", "LAKE", "WEBHOOK_SECRET")
 )
 """For the command line, the client and the examples: a machine may set them for all programs."""
-# Where the tests of Spark find Delta; it is too near to a setting.
-_OTHERS = CLIENT_VARIABLES | {f"{PREFIX}DELTA"}
 
 # For a Service called penstock or penstock-something, each pod of its namespace gets these.
 _LINK = re.compile(
@@ -83,7 +81,7 @@ def _unknown(environment: Mapping[str, str], known: Collection[str]) -> list[str
         for name, value in sorted(environment.items())
         if name.upper().startswith(PREFIX)
         and name.upper() not in known
-        and name.upper() not in _OTHERS
+        and name.upper() not in CLIENT_VARIABLES
         and value
         and not is_service_link(name, value)
     ]

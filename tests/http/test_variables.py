@@ -57,7 +57,7 @@ def test_a_server_does_not_start_with_one(monkeypatch: pytest.MonkeyPatch) -> No
     "name",
     [
         *("PENSTOCK_URL", "PENSTOCK_USER", "PENSTOCK_PASSWORD", "PENSTOCK_TOKEN", "PENSTOCK_CA"),
-        *("PENSTOCK_QUEUE", "PENSTOCK_LAKE", "PENSTOCK_WEBHOOK_SECRET", "PENSTOCK_DELTA"),
+        *("PENSTOCK_QUEUE", "PENSTOCK_LAKE", "PENSTOCK_WEBHOOK_SECRET"),
     ],
 )
 def test_those_of_a_client_are_no_concern_of_the_server(name: str) -> None:

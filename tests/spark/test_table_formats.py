@@ -1,6 +1,6 @@
 """Delta and Iceberg: their jars are for older Sparks, so each has an environment of its own.
 
-`PENSTOCK_DELTA=<python>:<jar>,<jar>` and `PENSTOCK_ICEBERG=…` name them; see docs/pipeline.md.
+`SPARK_WITH_DELTA=<python>:<jar>,<jar>` and `SPARK_WITH_ICEBERG=…` name them; see docs/pipeline.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,11 @@ LIMIT_SECONDS = 280
 
 
 def _environment(kind: str) -> tuple[str, str]:
-    python, _, jars = os.environ.get(f"PENSTOCK_{kind.upper()}", "").partition(":")
+    python, _, jars = os.environ.get(f"SPARK_WITH_{kind.upper()}", "").partition(":")
     if not jars:
-        pytest.skip(f"needs a Python and jars of its own: PENSTOCK_{kind.upper()}=<python>:<jars>")
+        pytest.skip(
+            f"needs a Python and jars of its own: SPARK_WITH_{kind.upper()}=<python>:<jars>"
+        )
     return python, jars
 
 

@@ -1,6 +1,6 @@
 """Sparks before 4.2 do not say where a batch begins. Any Spark asks so, of a reader that wants it.
 
-So the session of this suite runs the same path, and `PENSTOCK_ICEBERG` an old Spark itself.
+So the session of this suite runs the same path, and `SPARK_WITH_ICEBERG` an old Spark itself.
 """
 
 from __future__ import annotations
