@@ -131,6 +131,10 @@ class Leases:
         if low == high:
             return
         first, last = starts[low], stops[high - 1]
+        if high - low == 1 and start <= first and last <= stop:  # the usual case
+            del starts[low], stops[low], leases[low]
+            self._count -= last - first
+            return
         leased = sum(stops[low:high]) - sum(starts[low:high])
         self._count -= leased - max(0, start - first) - max(0, last - stop)
         if high - low == 1 and first < start and stop < last:
