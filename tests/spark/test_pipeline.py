@@ -279,7 +279,7 @@ def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -
     world.publish(queue, 1)
     land(world, lake, queue)
 
-    with pytest.raises(InvalidArgument, match="no condition over bronze"):
+    with pytest.raises(InvalidArgument, match="not a condition over bronze"):
         Replay(world.spark, lake, "no_such_column = 1", queue)
 
 
