@@ -51,6 +51,9 @@ def receive(
 
     ``lease_seconds`` overrides the subscription's own.
     """
+    check_whole("limit", limit, 1)
+    if lease_seconds is not None:
+        check_seconds("lease_seconds", lease_seconds)
     wants = [Want(limit, most_bytes)]
     handout, _ = receive_each(machine, queue_name, name, wants, lease_seconds, now_ns)
     return handout
@@ -66,13 +69,10 @@ def receive_each(
 ) -> tuple[Handout | None, list[list[Run]]]:
     """Like `receive`, for several consumers at once: the whole delivery, and the share of each.
 
-    The first consumer gets the first messages. Those for whom nothing is left have no share.
+    The first consumer gets the first messages. Those for whom nothing is left have no share. The
+    arguments have been checked, so that a wrong one fails nobody else.
     """
     subscription = machine.subscription(queue_name, name)
-    for want in wants:
-        check_whole("limit", want.limit, 1)
-    if lease_seconds is not None:
-        check_seconds("lease_seconds", lease_seconds)
     _settle_what_is_due(machine, subscription, now_ns)
     room = 0 if subscription.config.paused else subscription.room
     total = min(room, sum(want.limit for want in wants))

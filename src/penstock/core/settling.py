@@ -101,7 +101,9 @@ def _by_epoch(own_id: int, targets: Sequence[Target]) -> dict[int, list[int]]:
     found: defaultdict[int, list[int]] = defaultdict(list)
     if targets and type(targets[0]) is str:
         for target in targets:
-            _, index, epoch = map(int, target.split("."))  # type: ignore[union-attr]
+            if not isinstance(target, str):
+                raise ValueError("receipts and deliveries are mixed")
+            _, index, epoch = map(int, target.split("."))
             if target != receipt_text(own_id, index, epoch):
                 raise ValueError("a receipt of another subscription, or none")
             found[epoch].append(index)
