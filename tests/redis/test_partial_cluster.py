@@ -27,7 +27,7 @@ from tests.redis_server import standing_still, unique_prefix, with_prefix
 
 _SECONDS = 30
 # How long a node is waited for here; it is 5 seconds otherwise.
-_PATIENCE_SECONDS = 0.3
+_PATIENCE_SECONDS = 1.0
 _HOOK = Callback(url="https://a.example/hook")
 # Other servers may have replaced the default ones, so these are no use to one that cannot look.
 _OWN = {"user_password": "of-the-user", "admin_password": "of-the-admin"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -79,6 +79,7 @@ class Channels:
         self._pubsub: PubSub | None = None
         self._listener: asyncio.Task[None] | None = None
         self._additions: set[asyncio.Task[None]] = set()
+        self._is_cut_off = False
         self._is_closed = False
 
     @asynccontextmanager
@@ -131,24 +132,22 @@ class Channels:
             task.add_done_callback(self._additions.discard)
 
     async def _add(self, pubsub: PubSub, name: str) -> None:
-        # If it fails, the listener notices, and subscribes to everything again.
+        """If it fails, the listener notices, and subscribes to everything again."""
         with suppress(RedisError, OSError, RuntimeError):
             await pubsub.subscribe(name)
 
     async def _listen_forever(self) -> None:
-        is_told = False
         while True:
             try:
                 await self._listen()
             except (RedisError, OSError, RuntimeError) as exc:
-                if self._pubsub is not None or not is_told:
+                if not self._is_cut_off:
                     logger.warning(
                         "news from Redis are cut off: %s", str(exc) or "it does not answer"
                     )
-                is_told = True
+                self._is_cut_off = True
             except Exception:
                 logger.exception("news from Redis are cut off")
-            self._pubsub = None
             # News may have been lost in the meantime, so everybody checks.
             for channel in self._channels.values():
                 channel.subscribed.clear()
@@ -156,32 +155,41 @@ class Channels:
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _listen(self) -> None:
+        async with self._driver.listening() as (pubsub, are_there):
+            try:
+                await self._begin(pubsub)
+                await self._hear_all(pubsub, are_there)
+            finally:
+                # Subscribing after the end would connect it again, and nobody would close that.
+                self._pubsub = None
+                await _cancel(self._additions)
+
+    async def _hear_all(self, pubsub: PubSub, are_there: Callable[[], bool]) -> None:
         loop = asyncio.get_running_loop()
         care_at = loop.time() + _CARE_SECONDS
-        async with self._driver.listening() as (pubsub, are_there):
-            await self._begin(pubsub)
-            is_asked = False
-            while True:
-                seconds = _ANSWER_SECONDS if is_asked else _QUIET_SECONDS
-                message = await pubsub.get_message(timeout=seconds)
-                if message is not None:
-                    is_asked = False
-                    self._hear(message)
-                elif is_asked:
-                    raise TimeoutError("it does not answer")
-                elif not are_there():
-                    raise ConnectionError("they come elsewhere now")
-                else:
-                    await pubsub.ping()
-                    is_asked = True
-                if loop.time() >= care_at:
-                    care_at = loop.time() + _CARE_SECONDS
-                    await self._take_care(pubsub)
+        is_asked = False
+        while True:
+            seconds = _ANSWER_SECONDS if is_asked else _QUIET_SECONDS
+            message = await pubsub.get_message(timeout=seconds)
+            if message is not None:
+                is_asked = False
+                self._hear(message)
+            elif is_asked:
+                raise TimeoutError("it does not answer")
+            elif not are_there():
+                raise ConnectionError("they come elsewhere now")
+            else:
+                await pubsub.ping()
+                is_asked = True
+            if loop.time() >= care_at:
+                care_at = loop.time() + _CARE_SECONDS
+                await self._take_care(pubsub)
 
     async def _begin(self, pubsub: PubSub) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS):
             await pubsub.connect()  # type: ignore[no-untyped-call]
             self._pubsub = pubsub
+            self._is_cut_off = False
             if self._channels:
                 await pubsub.subscribe(*self._channels)
 
@@ -212,10 +220,14 @@ class Channels:
 
     async def close(self) -> None:
         self._is_closed = True
-        tasks = [*self._additions, *([self._listener] if self._listener else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            await _cancel([self._listener])
         for channel in self._channels.values():
             channel.subscribed.set()  # those who wait for it find the store closed
         self.wake_all()
+
+
+async def _cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

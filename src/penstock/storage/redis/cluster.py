@@ -64,6 +64,7 @@ class Cluster:
         self._connect = connect
         self._timeout_seconds = timeout_seconds
         self._nodes: dict[Place, Node] = {}
+        self._removed: set[Node] = set()  # no longer in the cluster, and not closed yet
         self._owners: list[Place | None] = []  # by slot; empty until the map is known
         self._places: set[Place] = set()  # including replicas
         self._settings: dict[Place, Settings] = {}
@@ -162,7 +163,7 @@ class Cluster:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for node in self._nodes.values():
+        for node in (*self._nodes.values(), *self._removed):
             await node.close()
 
     def _writers(self) -> list[Place]:
@@ -263,7 +264,9 @@ class Cluster:
         for place in set(self._nodes) - self._places:
             self._settings.pop(place, None)
             self._asked.discard(place)
-            self._in_background(self._close_later(self._nodes.pop(place)))
+            node = self._nodes.pop(place)
+            self._removed.add(node)
+            self._in_background(self._close_later(node))
 
     def _in_background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -273,10 +276,9 @@ class Cluster:
 
     async def _close_later(self, node: Node) -> None:
         """Leave time for the answers that others still wait for."""
-        try:
-            await asyncio.sleep(self._timeout_seconds)
-        finally:
-            await node.close()
+        await asyncio.sleep(self._timeout_seconds)
+        await node.close()
+        self._removed.discard(node)
 
 
 def _name(place: Place) -> str:

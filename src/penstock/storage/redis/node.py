@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis import exceptions as failures
@@ -22,16 +22,27 @@ _SETTINGS = ("CONFIG GET", "append*", "maxmemory-policy")
 _REPLICAS_SECONDS = 2.0
 # A silent node is pinged repeatedly, each time with this timeout.
 _PROBE_SECONDS = 1.0
-_TAKE_SECONDS = 0.1
 
 _RESET = "the connection was reset"
 
 # It is away, or no longer the master.
 _FAILURES = (failures.ConnectionError, failures.ReadOnlyError, OSError)
-
-
 # What closing may raise if data is still to be sent. The connection is closed nevertheless.
 _CLOSED = (failures.RedisError, OSError, RuntimeError)
+
+
+class _Client:
+    """The driver's connections to a Redis, and how many use them."""
+
+    __slots__ = ("redis", "users")
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+        self.users = 0
+
+    async def close(self) -> None:
+        with suppress(*_CLOSED):
+            await self.redis.aclose()
 
 
 class Node:
@@ -39,7 +50,9 @@ class Node:
 
     A Redis that lets a command reach its deadline is only pinged from then on: until it answers,
     commands are refused at once, without holding a connection. After any failure, the existing
-    connections are abandoned, so that the next command goes wherever a new connection leads.
+    connections are abandoned, so that the next command goes wherever a new connection leads. They
+    are closed when nobody uses them any more: a connection that is closed in use is opened again
+    by the driver, and then nobody closes it.
     """
 
     def __init__(
@@ -48,13 +61,14 @@ class Node:
         """``name`` is used in error messages."""
         self._connect = connect
         self._silent = f"{name} does not answer"
-        self._redis = connect()
+        self._clients: set[_Client] = set()  # those not known to be closed
+        self._client = self._open()
         # No command lasts longer.
         self._timeout_seconds = timeout_seconds
         self._is_used = False
         self._probe: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Timeout] = set()
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Task[None]] = set()
         self.answers = False
         """Whether the last command succeeded."""
         self.problem: str | None = None
@@ -72,24 +86,25 @@ class Node:
         """
         if self._probe is not None:
             raise failures.TimeoutError(self._silent)
-        redis = self._redis
         timeout = asyncio.timeout_at(deadline)
         self._waiting.add(timeout)
+        client = self._client
         try:
             async with timeout:
-                if replicas:
-                    answer = await _send_replicated(redis, command, replicas)
-                else:
-                    answer = await redis.execute_command(*command)  # type: ignore[no-untyped-call]
+                with self._used(client) as redis:
+                    if replicas:
+                        answer = await _send_replicated(redis, command, replicas)
+                    else:
+                        answer = await redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except (TimeoutError, failures.TimeoutError) as exc:
-            self._leave(redis, self._silent, is_silent=True)
+            self._leave(client, self._silent, is_silent=True)
             raise failures.TimeoutError(self._silent) from exc
         except _FAILURES as exc:
-            self._leave(redis, str(exc) or self._silent)
+            self._leave(client, str(exc) or self._silent)
             raise
         except RuntimeError as exc:
             # uvloop raises this for a connection that was reset before the write.
-            self._leave(redis, _RESET)
+            self._leave(client, _RESET)
             raise failures.ConnectionError(_RESET) from exc
         except (StoreUnavailable, failures.ClusterDownError) as exc:
             self.fail(str(exc))
@@ -134,64 +149,72 @@ class Node:
     async def ask(self, *command: Any, seconds: float) -> Any:
         """Run a command even while it is silent. Raises the driver's errors, and `TimeoutError`."""
         async with asyncio.timeout(seconds):
-            return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+            with self._used(self._client) as redis:
+                return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    def _leave(self, redis: Redis, why: str, *, is_silent: bool = False) -> None:
+    def _open(self) -> _Client:
+        client = _Client(self._connect())
+        self._clients.add(client)
+        return client
+
+    @contextmanager
+    def _used(self, client: _Client) -> Iterator[Redis]:
+        client.users += 1
+        try:
+            yield client.redis
+        finally:
+            client.users -= 1
+            self._close_unless_needed(client)
+
+    def _leave(self, client: _Client, why: str, *, is_silent: bool = False) -> None:
         """Use new connections from now on. Answers that others wait for may still come.
 
-        Does nothing if ``redis`` was abandoned before: its failure says nothing about newer ones.
+        Does nothing if they were abandoned before: their failure says nothing about newer ones.
         """
-        if redis is not self._redis:
+        if client is not self._client:
             return
         self.fail(why)
         if is_silent and self._probe is None:
             self._probe = asyncio.get_running_loop().create_task(self._until_it_answers())
             self._probe.add_done_callback(self._end_probe)
         if self._is_used:
-            self._redis, self._is_used = self._connect(), False
-            task = asyncio.get_running_loop().create_task(self._close_later(redis))
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
+            self._client, self._is_used = self._open(), False
+            self._close_unless_needed(client)
 
-    async def _close_later(self, redis: Redis) -> None:
-        """Close it once nobody uses it: closing a connection in use confuses the driver."""
-        try:
-            # By then, callers that were about to take a connection have one.
-            await asyncio.sleep(_TAKE_SECONDS)
-            with suppress(*_CLOSED):
-                await redis.connection_pool.disconnect(inuse_connections=False)
-            await asyncio.sleep(self._timeout_seconds)
-        finally:
-            await _close(redis)
+    def _close_unless_needed(self, client: _Client) -> None:
+        if client is not self._client and not client.users:
+            task = asyncio.get_running_loop().create_task(self._close(client))
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    async def _close(self, client: _Client) -> None:
+        await client.close()
+        self._clients.discard(client)
 
     def _end_probe(self, _: asyncio.Task[None]) -> None:
         self._probe = None
 
     async def _until_it_answers(self) -> None:
         while True:
-            redis = self._connect()
+            client = self._open()
             try:
                 async with asyncio.timeout(_PROBE_SECONDS):
-                    await redis.ping()
+                    with self._used(client) as redis:
+                        await redis.ping()
                 return
             except (TimeoutError, failures.TimeoutError):
                 pass
             except (failures.RedisError, OSError, RuntimeError):
                 return  # the next command will fail at once, with the reason
-            finally:
-                await _close(redis)
 
     async def close(self) -> None:
-        tasks = [*self._leaving, *([self._probe] if self._probe else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await _close(self._redis)
-
-
-async def _close(redis: Redis) -> None:
-    with suppress(*_CLOSED):
-        await redis.aclose()
+        """No command may be under way."""
+        if self._probe is not None:
+            self._probe.cancel()
+            await asyncio.gather(self._probe, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        for client in list(self._clients):
+            await self._close(client)
 
 
 async def _send_replicated(redis: Redis, command: Sequence[Any], replicas: int) -> Any:
