@@ -22,7 +22,7 @@ from tests.redis_cluster import cluster_url, node_of, prefix_with, remove_cluste
 from tests.redis_server import standing_still, unique_prefix, with_prefix
 
 _SECONDS = 30
-_PATIENCE_SECONDS = 0.3
+_PATIENCE_SECONDS = 1.0
 
 
 @pytest_asyncio.fixture
