@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from penstock.core.outcome import Outcome
     from penstock.core.publishing import PublishResult
     from penstock.core.retry import Backoff
-    from penstock.core.stats import QueueStats, SubscriptionStats
+    from penstock.core.stats import (
+        DefinedSubscription,
+        EnsuredQueue,
+        EnsuredSubscription,
+        QueueStats,
+        SubscriptionStats,
+    )
     from penstock.storage.base import Ack, AckUpTo, Extend, GiveBack, Nack
 
 __all__ = [
@@ -32,7 +38,10 @@ __all__ = [
     "Callback",
     "Client",
     "DeadLetter",
+    "DefinedSubscription",
     "Delivery",
+    "EnsuredQueue",
+    "EnsuredSubscription",
     "Extend",
     "GiveBack",
     "Message",
@@ -64,7 +73,10 @@ _HOMES = {
     "Callback": "penstock.core.callback",
     "Client": "penstock.client",
     "DeadLetter": "penstock.core.message",
+    "DefinedSubscription": "penstock.core.stats",
     "Delivery": "penstock.core.message",
+    "EnsuredQueue": "penstock.core.stats",
+    "EnsuredSubscription": "penstock.core.stats",
     "Extend": "penstock.storage.base",
     "GiveBack": "penstock.storage.base",
     "Message": "penstock.core.message",

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock import Backoff, QueueConfig, SubscriptionConfig
-from penstock.client import AsyncClient
+from penstock.client import AsyncClient, async_client
 from penstock.errors import (
     InvalidArgument,
     InvalidDependency,
@@ -26,8 +26,9 @@ async def test_a_queue_is_created_altered_described_and_deleted(
     assert (made.name, made.config.fifo, made.config.max_messages) == (name, True, 9)
     assert [one.name for one in made.subscriptions] == ["default"]
 
-    await client.alter_queue(name, max_messages=None)
-    assert (await client.queue_stats(name)).config.max_messages is None
+    altered = await client.alter_queue(name, max_messages=None)
+    assert altered.config.max_messages is None
+    assert await client.queue_stats(name) == altered
 
     await client.delete_queue(name)
     with pytest.raises(QueueNotFound):
@@ -98,13 +99,26 @@ async def test_a_subscription_is_altered_sought_paused_resumed_and_deleted(
     assert [one.name for one in await client.subscriptions(queue)] == ["default"]
 
 
+async def test_subscriptions_are_listed_however_many_pages_they_take(
+    client: AsyncClient, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_client, "_SUBSCRIPTIONS", 2)
+    for name in ("d", "b", "a", "c"):
+        await client.create_subscription(queue, name)
+
+    found = await client.subscriptions(queue)
+
+    assert [one.name for one in found] == ["a", "b", "c", "d", "default"]
+
+
 async def test_a_queue_is_made_by_whoever_comes_first(client: AsyncClient, queue: str) -> None:
     found = await client.ensure_queue(queue)
     made = await client.ensure_queue(f"{queue}-new", max_messages=7)
     again = await client.ensure_queue(f"{queue}-new", max_messages=7)
 
-    assert found.name == queue
-    assert made == again
+    assert (found.name, found.is_new) == (queue, False)
+    assert (made.is_new, again.is_new) == (True, False)
+    assert made.created_at == again.created_at
     with pytest.raises(QueueExists):
         await client.ensure_queue(f"{queue}-new", max_messages=8)
 
@@ -118,6 +132,7 @@ async def test_a_subscription_is_made_by_whoever_comes_first(
 
     assert first.secret is not None
     assert second.secret is None
+    assert (first.is_new, second.is_new) == (True, False)
     assert second.created_at == first.created_at
     with pytest.raises(SubscriptionExists):
         await client.ensure_subscription(queue, "sub", lease_seconds=8)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -109,9 +109,22 @@ async def test_what_could_hit_a_newer_delivery_is_never_sent_twice(
     await client.nack(queue, [delivery.id], delay_seconds=0)
     await client.nack(queue, [delivery], delay_seconds=0)
     await client.extend(queue, [delivery.id], 5)
+    await client.extend(queue, [delivery], 5)
+    await client.extend(queue, [delivery], 5, further=True)  # it would be extended twice
     await client.ack(queue, [delivery.id])
 
-    assert seen == [False, True, False, True]
+    assert seen == [False, True, False, True, False, True]
+
+
+async def test_a_lease_is_extended_from_now_or_further(client: AsyncClient, queue: str) -> None:
+    await client.publish(queue, [b"a"])
+    (delivery,) = await client.receive(queue, lease_seconds=100)
+    assert delivery.deadline is not None
+
+    await client.extend(queue, [delivery], 1000, further=True)
+
+    (viewed,) = await client.view(queue)
+    assert viewed.leased_until == delivery.deadline + timedelta(seconds=1000)
 
 
 async def test_a_stale_receipt_settles_nothing(client: AsyncClient, queue: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -19,19 +20,21 @@ from tests.contract.world import World, bodies
 
 
 async def test_a_new_queue_is_empty_and_has_its_default_subscription(broker: Broker) -> None:
-    await broker.create_queue("jobs")
-    stats = await broker.queue_stats("jobs")
+    stats = await broker.create_queue("jobs")
+    assert stats == await broker.queue_stats("jobs")
     assert (stats.name, stats.messages, stats.first_index, stats.next_index) == ("jobs", 0, 0, 0)
     assert [subscription.name for subscription in stats.subscriptions] == ["default"]
 
 
 async def test_a_queue_can_be_made_unless_it_is_there(broker: Broker) -> None:
-    assert await broker.ensure_queue("jobs", max_messages=10)
-    assert not await broker.ensure_queue("jobs", max_messages=10)
-    assert not await broker.ensure_queue("jobs")
+    made = await broker.ensure_queue("jobs", max_messages=10)
+    found = await broker.ensure_queue("jobs", max_messages=10)
+    assert (made.is_new, found.is_new) == (True, False)
+    assert made.config == found.config == QueueConfig(max_messages=10)
+    assert not (await broker.ensure_queue("jobs")).is_new
     with pytest.raises(QueueExists, match="another max_messages"):
         await broker.ensure_queue("jobs", max_messages=11, fifo=False)
-    assert not await broker.ensure_queue("jobs", QueueConfig(max_messages=10))
+    assert not (await broker.ensure_queue("jobs", QueueConfig(max_messages=10))).is_new
     with pytest.raises(QueueExists, match="another max_messages"):
         await broker.ensure_queue("jobs", QueueConfig())
     with pytest.raises(InvalidArgument):
@@ -75,11 +78,14 @@ async def test_queues_are_listed_by_name(broker: Broker) -> None:
     for name in ("b", "a", "c"):
         await broker.create_queue(name)
     assert [stats.name for stats in await broker.stats()] == ["a", "b", "c"]
+    assert [stats.name for stats in await broker.queues(limit=2)] == ["a", "b"]
+    assert [stats.name for stats in await broker.queues(after="b")] == ["c"]
 
 
 async def test_a_queue_can_be_altered(broker: Broker, queue: str) -> None:
-    await broker.alter_queue(queue, max_messages=1)
-    assert (await broker.queue_stats(queue)).config.max_messages == 1
+    altered = await broker.alter_queue(queue, max_messages=1)
+    assert altered.config.max_messages == 1
+    assert altered == await broker.queue_stats(queue)
 
 
 @pytest.mark.parametrize(
@@ -157,9 +163,10 @@ async def test_a_purge_removes_every_message_for_every_subscription(
     await broker.create_subscription(queue, "audit")
     await broker.publish(queue, [b"a", b"b", b"c"])
     await broker.receive(queue)
-    # When the queue is purged
-    await broker.purge_queue(queue)
+    # When the queue is purged, and once more
+    purged = [await broker.purge_queue(queue), await broker.purge_queue(queue)]
     # Then nothing is left to read or to receive
+    assert purged == [3, 0]
     assert await broker.read(queue) == []
     assert await broker.receive(queue, limit=10) == []
     assert await broker.receive(queue, subscription="audit", limit=10) == []
@@ -175,10 +182,53 @@ async def test_a_purge_leaves_the_dead_letters(broker: Broker, queue: str) -> No
     await broker.publish(queue, [b"bad", b"good"])
     (bad,) = await broker.receive(queue)
     await broker.nack(queue, [bad.receipt])
-    await broker.purge_queue(queue)
+    # What a dead letter refers to is not purged, so it does not count.
+    assert [await broker.purge_queue(queue), await broker.purge_queue(queue)] == [1, 0]
+    stats = await broker.queue_stats(queue)
+    assert (stats.purged, stats.messages, stats.dead_letters) == (1, 1, 1)
     assert bodies(await broker.dead_letters(queue)) == [b"bad"]
     assert await broker.replay(queue) == 1
     assert bodies(await broker.receive(queue, limit=10)) == [b"bad"]
+
+
+async def test_a_purge_counts_what_retention_has_kept_for_a_reader(
+    world: World, broker: Broker
+) -> None:
+    # Given a message in flight that is older than anything that the queue should still hold
+    await broker.create_queue("jobs", retention_messages=0)
+    await broker.publish("jobs", [b"slow"])
+    await broker.receive("jobs")
+    await broker.publish("jobs", [b"quick"])
+    await broker.ack("jobs", await broker.receive("jobs"))
+    await world.pass_time(1)
+    assert (await broker.queue_stats("jobs")).messages == 1
+    # Then the purge removes it, and says so
+    assert await broker.purge_queue("jobs") == 1
+    stats = await broker.queue_stats("jobs")
+    assert (stats.purged, stats.messages) == (1, 0)
+
+
+@pytest.mark.within_one_life
+async def test_purges_count_each_message_once_while_others_publish_and_settle(
+    broker: Broker, queue: str
+) -> None:
+    # When several publish and settle while others purge
+    async def publish_and_settle() -> None:
+        for _ in range(4):
+            await broker.publish(queue, [b"x", b"y"])
+            await broker.ack(queue, await broker.receive(queue))
+
+    async def purge() -> int:
+        return sum([await broker.purge_queue(queue) for _ in range(4)])
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(3):
+            group.create_task(publish_and_settle())
+        purges = [group.create_task(purge()) for _ in range(2)]
+    # Then the answers add up to what was published, and to what the queue says
+    purged = sum(one.result() for one in purges) + await broker.purge_queue(queue)
+    assert purged == 3 * 4 * 2
+    assert (await broker.queue_stats(queue)).purged == purged
 
 
 async def test_a_purge_of_a_fifo_queue_gives_no_parked_message_away(broker: Broker) -> None:

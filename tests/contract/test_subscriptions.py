@@ -144,6 +144,38 @@ async def test_names_follow_the_rule_and_are_taken_once(broker: Broker, queue: s
         await broker.create_subscription("none", "audit")
 
 
+async def test_a_subscription_can_be_made_unless_it_is_there(broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [b"a", b"b"])
+    # When it is asked for several times, the last time as it would be by default
+    made = await broker.ensure_subscription(queue, "s", start="earliest", lease_seconds=7)
+    await broker.pause(queue, "s")
+    found = await broker.ensure_subscription(queue, "s", SubscriptionConfig(lease_seconds=7))
+    with pytest.raises(SubscriptionExists, match="other settings: lease_seconds;"):
+        await broker.ensure_subscription(queue, "s")
+    # Then the first call made it, and it stays as it is
+    assert (made.is_new, made.ready) == (True, 2)
+    assert (found.is_new, found.ready, found.config.paused) == (False, 2, True)
+    assert not (await broker.ensure_subscription(queue, "default")).is_new
+    with pytest.raises(QueueNotFound):
+        await broker.ensure_subscription("none", "s")
+
+
+async def test_a_subscription_is_returned_by_whoever_defines_it(
+    world: World, broker: Broker, queue: str
+) -> None:
+    made = await broker.create_subscription(queue, "b", lease_seconds=7)
+    assert (made.name, made.config, made.secret) == ("b", SubscriptionConfig(lease_seconds=7), None)
+    assert made.created_at == world.clock.now
+    altered = await broker.alter_subscription(queue, "b", lease_seconds=8)
+    assert altered.config == SubscriptionConfig(lease_seconds=8)
+    await broker.create_subscription(queue, "a")
+    # And it is listed by its name
+    assert [one.name for one in await broker.subscriptions(queue)] == ["a", "b", "default"]
+    assert (await broker.subscription_stats(queue, "b")).config == altered.config
+    with pytest.raises(SubscriptionNotFound):
+        await broker.subscription_stats(queue, "c")
+
+
 async def test_a_setting_takes_effect_at_once(world: World, broker: Broker, queue: str) -> None:
     await broker.publish(queue, [b"a", b"b"])
     await broker.alter_subscription(queue, "default", max_in_flight=1, lease_seconds=5)

@@ -198,6 +198,10 @@ WRONG: dict[str, list[WrongCalls]] = {
     ],
     "delete_queue": [each(NOT_NAMES, lambda b, v: b.delete_queue(v))],
     "purge_queue": [each(NOT_NAMES, lambda b, v: b.purge_queue(v))],
+    "queues": [
+        each(NOT_TEXTS, lambda b, v: b.queues(after=v)),
+        each((0, -1, *NOT_WHOLE), lambda b, v: b.queues(limit=v)),
+    ],
     "queue_stats": [each(NOT_NAMES, lambda b, v: b.queue_stats(v))],
     "create_subscription": [
         each(NOT_NAMES, lambda b, v: b.create_subscription(v, "new")),
@@ -208,6 +212,23 @@ WRONG: dict[str, list[WrongCalls]] = {
         ),
         each(NOT_STARTS, lambda b, v: b.create_subscription(QUEUE, "new", start=v)),
         settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.create_subscription(QUEUE, "new", **v)),
+    ],
+    "ensure_subscription": [
+        each(NOT_NAMES, lambda b, v: b.ensure_subscription(v, "new")),
+        each(NOT_NAMES, lambda b, v: b.ensure_subscription(QUEUE, v)),
+        each(
+            (5, {"paused": True}, QueueConfig(), SubscriptionConfig),
+            lambda b, v: b.ensure_subscription(QUEUE, "new", v),
+        ),
+        each((5, {"paused": True}), lambda b, v: b.ensure_subscription(QUEUE, "default", v)),
+        each(NOT_STARTS, lambda b, v: b.ensure_subscription(QUEUE, "new", start=v)),
+        settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.ensure_subscription(QUEUE, "new", **v)),
+        settings(SUBSCRIPTION_SETTINGS, lambda b, v: b.ensure_subscription(QUEUE, "after", **v)),
+    ],
+    "subscriptions": [each(NOT_NAMES, lambda b, v: b.subscriptions(v))],
+    "subscription_stats": [
+        each(NOT_NAMES, lambda b, v: b.subscription_stats(v)),
+        each(NOT_NAMES, lambda b, v: b.subscription_stats(QUEUE, v)),
     ],
     "alter_subscription": [
         each(NOT_NAMES, lambda b, v: b.alter_subscription(v, "after", paused=True)),

@@ -61,7 +61,7 @@ async def open_broker(directory: Path) -> Broker:
 
 async def unsettled_in(broker: Broker) -> set[int]:
     viewed = await broker.view(QUEUE, settled=False, limit=100_000)
-    return {one.message.index for one in viewed}
+    return {one.index for one in viewed}
 
 
 async def test_a_copy_of_a_directory_in_use_is_whole_or_is_refused(tmp_path: Path) -> None:

@@ -182,20 +182,20 @@ async def test_view_shows_consumed_messages_that_redis_has_let_go_of(
     assert [m.index for m in await broker.read("jobs")] == [2, 3]
     # Then the others come from MongoDB, each once
     consumed = await broker.view("jobs", settled=True)
-    assert [(v.message.index, v.message.body, v.deliveries) for v in consumed] == [
+    assert [(v.index, v.body, v.deliveries) for v in consumed] == [
         (0, b"0", 1),
         (1, b"1", 1),
         (2, b"2", 1),
     ]
     everything = await broker.view("jobs")
-    assert [(v.message.index, v.is_settled) for v in everything] == [
+    assert [(v.index, v.is_settled) for v in everything] == [
         (0, True),
         (1, True),
         (2, True),
         (3, False),
     ]
-    assert [v.message.index for v in await broker.view("jobs", settled=False)] == [3]
-    assert [v.message.index for v in await broker.view("jobs", limit=2)] == [0, 1]
+    assert [v.index for v in await broker.view("jobs", settled=False)] == [3]
+    assert [v.index for v in await broker.view("jobs", limit=2)] == [0, 1]
 
 
 async def test_what_was_in_redis_before_there_was_an_archive_is_archived_at_start(

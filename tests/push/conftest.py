@@ -26,14 +26,14 @@ async def subscribe(broker: Broker, url: str, name: str = "called", **settings: 
         for key in ("concurrency", "timeout_seconds", "ordered", "cloudevents")
         if key in settings
     }
-    secret = await broker.create_subscription(
+    made = await broker.create_subscription(
         QUEUE,
         name,
         callback=Callback(url=url, **callback),
         **{"backoff": SOON, **settings},
     )
-    assert secret is not None
-    return secret
+    assert made.secret is not None
+    return made.secret
 
 
 @pytest_asyncio.fixture

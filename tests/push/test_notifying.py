@@ -18,9 +18,9 @@ from tests.push.receiver import Call, Receiver, answering
 
 async def subscribe(broker: Broker, receiver: Receiver, name: str = "told") -> str:
     callback = Callback(url=receiver.url(name), mode="notify")
-    secret = await broker.create_subscription(QUEUE, name, callback=callback)
-    assert secret is not None
-    return secret
+    made = await broker.create_subscription(QUEUE, name, callback=callback)
+    assert made.secret is not None
+    return made.secret
 
 
 @pytest.mark.usefixtures("dispatcher")

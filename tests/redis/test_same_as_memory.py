@@ -266,10 +266,7 @@ async def _look(pair: Pair) -> None:
 
     async def view(broker: Broker, at: int) -> list[Any]:
         found = await broker.view(QUEUE, name, settled=settled, limit=10)
-        return [
-            (*_seen_message(v.message), v.is_settled, v.deliveries, v.leased_until_ns)
-            for v in found
-        ]
+        return [(*_seen_message(v), v.is_settled, v.deliveries, v.leased_until_ns) for v in found]
 
     await pair.same(view)
 

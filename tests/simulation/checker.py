@@ -178,7 +178,7 @@ class Checker:
         reader = self.reader(subscription)
         queue = subscription.queue
         for delivery in deliveries:
-            message = delivery.message
+            message = delivery
             sent = self.identify(message)
             if message.dead_letter is None:
                 self._place((message.salt, message.index), sent, message.id, message.created_at_ns)
@@ -199,7 +199,7 @@ class Checker:
 
     def check_order(self, call: Call, reader: str, deliveries: Sequence[Delivery]) -> None:
         """A receive gives by priority, then index."""
-        keys = [(-d.message.priority, d.message.index) for d in deliveries]
+        keys = [(-d.priority, d.index) for d in deliveries]
         if keys != sorted(keys):
             raise Violation("order", f"{reader} at {call.asked}: {keys}", [reader])
 

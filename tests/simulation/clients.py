@@ -187,7 +187,7 @@ class Clients:
         parents: Sequence[Subscription],
         deliveries: Sequence[Delivery],
     ) -> None:
-        got = ", ".join(f"{d.message.index} as {d.receipt} ({d.deliveries})" for d in deliveries)
+        got = ", ".join(f"{d.index} as {d.receipt} ({d.deliveries})" for d in deliveries)
         self.history.answer(call, got or "nothing")
         effects = self.store.machine.journal
         assert isinstance(effects, _Effects)
@@ -199,11 +199,11 @@ class Clients:
                 queue=subscription.queue.name,
                 subscription=subscription.name,
                 subscription_id=subscription.id,
-                salt=d.message.salt,
-                index=d.message.index,
+                salt=d.salt,
+                index=d.index,
                 receipt=d.receipt,
-                id=d.message.id,
-                is_letter=d.message.dead_letter is not None,
+                id=d.id,
+                is_letter=d.dead_letter is not None,
             )
             for d in deliveries
         ]

@@ -147,7 +147,7 @@ class Reader:
     def give(self, call: Call, delivery: Delivery, sent: Sent, *, in_groups: bool) -> Given:
         """Check a delivery against all that happened before it, then remember it."""
         assert call.answered is not None
-        index = delivery.message.index
+        index = delivery.index
         given = Given(
             index=index,
             call=call,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+from msgspec.structs import asdict
 
 from penstock.broker.arguments import (
     check_ids,
@@ -19,6 +21,7 @@ from penstock.broker.arguments import (
     make_config,
 )
 from penstock.broker.callbacks import Callbacks, new_secret, with_states
+from penstock.broker.existing import check_queue, check_subscription
 from penstock.broker.long_poll import LongPolls
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import (
@@ -37,8 +40,21 @@ from penstock.core.limits import MAX_BATCH_BYTES
 from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import KnownStats, QueueStats
-from penstock.errors import InvalidArgument, MessageNotFound, QueueExists
+from penstock.core.stats import (
+    DefinedSubscription,
+    EnsuredQueue,
+    EnsuredSubscription,
+    KnownStats,
+    QueueStats,
+    SubscriptionStats,
+)
+from penstock.errors import (
+    InvalidArgument,
+    MessageNotFound,
+    QueueExists,
+    SubscriptionExists,
+    SubscriptionNotFound,
+)
 from penstock.storage import base
 from penstock.storage.base import Store
 from penstock.storage.block import Chunk
@@ -102,16 +118,17 @@ class Broker:
         """What the servers of the store share besides messages; None if there is only one."""
         return self._store.shared
 
-    async def _define(self, change: base.Change) -> None:
-        await self._store.define(change)
+    async def _define(self, change: base.Change) -> int:
+        purged = await self._store.define(change)
         if self._callbacks is not None:
             self._callbacks.definitions_changed()
+        return purged
 
     # Queues.
 
     async def create_queue(
-        self, name: str, config: QueueConfig | None = None, **settings: Any
-    ) -> None:
+        self, /, name: str, config: QueueConfig | None = None, **settings: Any
+    ) -> QueueStats:
         """Create a queue, with its subscription ``default``. Settings are those of `QueueConfig`.
 
         Raises `QueueExists`.
@@ -120,43 +137,47 @@ class Broker:
         await self._define(
             base.CreateQueue(queue=name, config=make_config(QueueConfig, config, settings))
         )
+        return await self.queue_stats(name)
 
     async def ensure_queue(
-        self, name: str, config: QueueConfig | None = None, **settings: Any
-    ) -> bool:
-        """Create a queue if there is none of that name; returns whether there was none.
+        self, /, name: str, config: QueueConfig | None = None, **settings: Any
+    ) -> EnsuredQueue:
+        """Create a queue if there is none of that name; returns the queue, new or not.
 
         A queue that exists stays as it is. Raises `QueueExists` when it has other values for these
         settings.
         """
-        try:
-            await self.create_queue(name, config, **settings)
-        except QueueExists:
-            wanted = settings if config is None else msgspec.structs.asdict(config)
-            found = (await self.queue_stats(name)).config
-            other = [key for key, value in wanted.items() if getattr(found, key) != value]
-            if other:
-                raise QueueExists(
-                    f"queue {name!r} exists, with another {', '.join(other)}: alter it, or leave "
-                    "these settings out"
-                ) from None
-            return False
-        return True
+        with suppress(QueueExists):
+            made = await self.create_queue(name, config, **settings)
+            return EnsuredQueue(**asdict(made), is_new=True)
+        found = await self.queue_stats(name)
+        check_queue(found, settings if config is None else asdict(config))
+        return EnsuredQueue(**asdict(found), is_new=False)
 
-    async def alter_queue(self, name: str, **settings: Any) -> None:
-        """Change some settings. The others stay as they are."""
+    async def alter_queue(self, /, name: str, **settings: Any) -> QueueStats:
+        """Change some settings, and return the queue as it is now. The others stay as they are."""
         check_names(name)
         await self._define(base.AlterQueue(queue=name, changes=settings))
+        return await self.queue_stats(name)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages, subscriptions and dead letters."""
         check_names(name)
         await self._define(base.DeleteQueue(queue=name))
 
-    async def purge_queue(self, name: str) -> None:
-        """Remove every message, for every subscription. Dead letters stay."""
+    async def purge_queue(self, name: str) -> int:
+        """Remove every message, for every subscription; returns how many. Dead letters stay.
+
+        So do the messages that dead letters refer to, which are not counted.
+        """
         check_names(name)
-        await self._define(base.PurgeQueue(queue=name))
+        return await self._define(base.PurgeQueue(queue=name))
+
+    async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
+        """A page of queues by name; the next page starts ``after`` the last name of this one."""
+        check_whole("limit", limit, 1)
+        last = "" if after is None else check_text("after", after)
+        return [one for one in await self.stats() if one.name > last][:limit]
 
     async def queue_stats(self, name: str) -> QueueStats:
         check_names(name)
@@ -175,17 +196,18 @@ class Broker:
 
     async def create_subscription(
         self,
+        /,
         queue: str,
         name: str,
         config: SubscriptionConfig | None = None,
         *,
         start: str | int | datetime = "latest",
         **settings: Any,
-    ) -> str | None:
+    ) -> DefinedSubscription:
         """Create a subscription. Settings are those of `SubscriptionConfig`.
 
-        ``start`` is ``"earliest"``, ``"latest"``, an index or a time. Returns the secret that signs
-        its callbacks, if it has any; it is never shown again.
+        ``start`` is ``"earliest"``, ``"latest"``, an index or a time. With a callback, the answer
+        has the secret that signs its calls; it is never shown again.
         """
         check_names(queue, name)
         made = make_config(SubscriptionConfig, config, settings)
@@ -199,14 +221,48 @@ class Broker:
                 secret=secret,
             )
         )
-        return secret
+        stats = await self.subscription_stats(queue, name)
+        return DefinedSubscription(**asdict(stats), secret=secret)
 
-    async def alter_subscription(self, queue: str, name: str, **settings: Any) -> str | None:
-        """Change some settings. The others stay as they are.
+    async def ensure_subscription(
+        self,
+        /,
+        queue: str,
+        name: str,
+        config: SubscriptionConfig | None = None,
+        *,
+        start: str | int | datetime = "latest",
+        **settings: Any,
+    ) -> EnsuredSubscription:
+        """Create a subscription if there is none of that name; returns it, new or not.
 
-        Returns the secret that signs its callbacks if this gives it its first one; it is never
-        shown again.
+        One that exists stays as it is: where it is, and paused if it is. Raises
+        `SubscriptionExists` when its settings differ; those that are left out count as the
+        defaults.
         """
+        wanted = make_config(SubscriptionConfig, config, settings)
+        with suppress(SubscriptionExists):
+            made = await self.create_subscription(queue, name, wanted, start=start)
+            return EnsuredSubscription(**asdict(made), is_new=True)
+        found = await self.subscription_stats(queue, name)
+        check_subscription(found, wanted)
+        return EnsuredSubscription(**asdict(found), is_new=False)
+
+    async def alter_subscription(
+        self, /, queue: str, name: str, **settings: Any
+    ) -> DefinedSubscription:
+        """Change some settings, and return the subscription as it is now.
+
+        The answer has a secret if this gives the subscription its first callback.
+        """
+        secret = await self._alter_subscription(queue, name, settings)
+        stats = await self.subscription_stats(queue, name)
+        return DefinedSubscription(**asdict(stats), secret=secret)
+
+    async def _alter_subscription(
+        self, queue: str, name: str, settings: dict[str, Any]
+    ) -> str | None:
+        """Returns the secret that signs its callbacks if this gives it its first one."""
         check_names(queue, name)
         secret = None if settings.get("callback") is None else new_secret()
         await self._define(
@@ -227,15 +283,29 @@ class Broker:
 
     async def pause(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
         """Deliver nothing until it is resumed. Leases run on."""
-        await self.alter_subscription(queue, subscription, paused=True)
+        await self._alter_subscription(queue, subscription, {"paused": True})
 
     async def resume(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> None:
-        await self.alter_subscription(queue, subscription, paused=False)
+        await self._alter_subscription(queue, subscription, {"paused": False})
 
     async def delete_subscription(self, queue: str, name: str) -> None:
         """Delete a subscription. Messages that waited for it alone are released."""
         check_names(queue, name)
         await self._define(base.DeleteSubscription(queue=queue, subscription=name))
+
+    async def subscriptions(self, queue: str) -> list[SubscriptionStats]:
+        """Those of a queue, by name."""
+        found = (await self.queue_stats(queue)).subscriptions
+        return sorted(found, key=lambda one: one.name)
+
+    async def subscription_stats(
+        self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
+    ) -> SubscriptionStats:
+        check_names(queue, subscription)
+        for one in (await self.queue_stats(queue)).subscriptions:
+            if one.name == subscription:
+                return one
+        raise SubscriptionNotFound(f"queue {queue!r} has no subscription {subscription!r}")
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION

@@ -105,8 +105,7 @@ def show_one(client: Client, queue: Queue, as_json: AsJson = False) -> None:
 @with_settings(QueueConfig)
 def alter(client: Client, queue: Queue, settings: dict[str, Any], as_json: AsJson = False) -> None:
     """Alter settings of a queue; the others stay as they are."""
-    client.alter_queue(queue, **settings)
-    _show(client.queue_stats(queue), as_json=as_json)
+    _show(client.alter_queue(queue, **settings), as_json=as_json)
 
 
 @app.command("delete")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from penstock.client.app import App
 from penstock.client.async_client import AsyncClient
 from penstock.client.consumer import Consumer
-from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import (
     ClientClosed,
     ClientError,
@@ -33,7 +32,6 @@ __all__ = [
     "Component",
     "Consumer",
     "DeadLetter",
-    "DefinedSubscription",
     "Delivery",
     "Forbidden",
     "Health",

@@ -26,6 +26,7 @@ class Queues(msgspec.Struct, frozen=True):
 
 class Subscriptions(msgspec.Struct, frozen=True):
     subscriptions: list[SubscriptionStats]
+    next: str | None
 
 
 class Messages(msgspec.Struct, frozen=True):

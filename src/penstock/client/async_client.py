@@ -17,7 +17,6 @@ from penstock.client.arguments import check_count, check_seconds, listed
 from penstock.client.coalescer import Limits
 from penstock.client.codec import MSGPACK, decode_msgpack, encode_form
 from penstock.client.consumer import Consumer
-from penstock.client.defined import DefinedSubscription
 from penstock.client.errors import ClientClosed
 from penstock.client.health import Health, look_at
 from penstock.client.json_calls import JsonCalls
@@ -30,9 +29,16 @@ from penstock.client.user import User
 from penstock.core.config import DEFAULT_SUBSCRIPTION, QueueConfig, SubscriptionConfig
 from penstock.core.filter_test import FilterTest
 from penstock.core.graph import Graph, HeldMessage
+from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import NewMessage
 from penstock.core.outcome import Outcome
-from penstock.core.stats import QueueStats, SubscriptionStats
+from penstock.core.stats import (
+    DefinedSubscription,
+    EnsuredQueue,
+    EnsuredSubscription,
+    QueueStats,
+    SubscriptionStats,
+)
 from penstock.errors import InvalidArgument
 
 __all__ = ["AsyncClient"]
@@ -42,13 +48,16 @@ _PUBLISH_BYTES = 4 * 1024 * 1024
 _SETTLE_CALLS = 1000
 _SETTLE_BYTES = 512 * 1024
 _MOST_IDS = 100  # of a request, as the server has it
+_SUBSCRIPTIONS = 1000  # of a page, as the server has it
 
 
 class AsyncClient:
     """A client of a Penstock server. Close it, or use it as an async context manager.
 
-    Its methods take what those of `penstock.Broker` take, so that a program can move from an
-    embedded queue to a served one. Errors are those of `penstock.errors` and
+    Its methods take what those of `penstock.Broker` take and return what they return, so that a
+    program can move from an embedded queue to a served one and back. Messages, deliveries and the
+    result of a publish are classes of its own, with the same attributes: they read an answer, and
+    make of it what is asked for. Errors are those of `penstock.errors` and
     `penstock.client.errors`.
 
     - ``username`` and ``password`` are sent by HTTP Basic; a ``token`` takes their place.
@@ -159,25 +168,28 @@ class AsyncClient:
 
     async def ensure_queue(
         self, /, name: str, config: QueueConfig | None = None, **settings: Any
-    ) -> QueueStats:
+    ) -> EnsuredQueue:
         """Create a queue if there is none of that name; returns the queue, new or not.
 
         A queue that exists stays as it is. Raises `QueueExists` when it has other values for these
         settings.
         """
         path, body = paths.queue_path(name), _settings(config, settings)
-        return await self._calls.ask("PUT", path, QueueStats, body, is_repeatable=True)
+        return await self._calls.ask("PUT", path, EnsuredQueue, body, is_repeatable=True)
 
-    async def alter_queue(self, /, name: str, **settings: Any) -> None:
-        """Change some settings. The others stay as they are."""
-        await self._calls.tell("PATCH", paths.queue_path(name), settings)
+    async def alter_queue(self, /, name: str, **settings: Any) -> QueueStats:
+        """Change some settings, and return the queue as it is now. The others stay as they are."""
+        return await self._calls.ask("PATCH", paths.queue_path(name), QueueStats, settings)
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with its messages, subscriptions and dead letters."""
         await self._calls.tell("DELETE", paths.queue_path(name))
 
     async def purge_queue(self, name: str) -> int:
-        """Remove every message, for every subscription; returns how many. Dead letters stay."""
+        """Remove every message, for every subscription; returns how many. Dead letters stay.
+
+        So do the messages that dead letters refer to, which are not counted.
+        """
         answer = await self._calls.ask("POST", paths.queue_path(name, "/purge"), dict[str, int])
         return answer["purged"]
 
@@ -223,14 +235,16 @@ class AsyncClient:
         *,
         start: str | int | datetime = "latest",
         **settings: Any,
-    ) -> DefinedSubscription:
+    ) -> EnsuredSubscription:
         """Create a subscription if there is none of that name; returns it, new or not.
 
-        One that exists stays as it is. Raises `SubscriptionExists` when its settings differ.
+        One that exists stays as it is: where it is, and paused if it is. Raises
+        `SubscriptionExists` when its settings differ; those that are left out count as the
+        defaults.
         """
         body = {"start": start, **_settings(config, settings)}
         path = paths.subscription_path(queue, name)
-        return await self._calls.ask("PUT", path, DefinedSubscription, body, is_repeatable=True)
+        return await self._calls.ask("PUT", path, EnsuredSubscription, body, is_repeatable=True)
 
     async def alter_subscription(
         self, /, queue: str, name: str, **settings: Any
@@ -252,8 +266,17 @@ class AsyncClient:
         await self._calls.tell("DELETE", paths.subscription_path(queue, name))
 
     async def subscriptions(self, queue: str) -> list[SubscriptionStats]:
+        """Those of a queue, by name."""
         path = paths.queue_path(queue, "/subscriptions")
-        return (await self._calls.read(path, answers.Subscriptions)).subscriptions
+        found: list[SubscriptionStats] = []
+        after = None
+        while True:
+            asked = paths.with_query(path, after=after, limit=_SUBSCRIPTIONS)
+            page = await self._calls.read(asked, answers.Subscriptions)
+            found += page.subscriptions
+            after = page.next
+            if after is None:
+                return found
 
     async def subscription_stats(
         self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
@@ -409,11 +432,17 @@ class AsyncClient:
         targets: Sequence[Target],
         seconds: float,
         subscription: str = DEFAULT_SUBSCRIPTION,
+        *,
+        further: bool = False,
     ) -> list[Outcome]:
-        """Let the leases end ``seconds`` from now."""
+        """Let the leases end ``seconds`` from now or, with ``further``, that much later.
+
+        With ``further`` it is not sent again when the answer is lost.
+        """
         if _are_none(targets):
             return []
-        return (await self.settler(queue, subscription).extend(targets, seconds))[0]
+        settler = self.settler(queue, subscription)
+        return (await settler.extend(targets, seconds, further=further))[0]
 
     def settler(self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION) -> Settler:
         """To settle without awaiting the answer. Call it inside the event loop."""
@@ -467,7 +496,8 @@ class AsyncClient:
     async def dead_letters(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Messages that failed for good, each with its `dead_letter`."""
         path = paths.with_query(paths.queue_path(queue, "/dead-letters"), start=start, limit=limit)
-        return from_queue((await self._calls.read(path, answers.Messages)).messages, queue)
+        letters = (await self._calls.read(path, answers.Messages)).messages
+        return from_queue(letters, queue + DEAD_LETTER_SUFFIX)
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Return dead letters to the subscriptions they failed on: all, or those with these ids."""

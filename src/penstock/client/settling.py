@@ -29,9 +29,10 @@ class _Nack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str = ""
 
 
-class _Extend(msgspec.Struct, frozen=True, kw_only=True):
+class _Extend(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: list[str]
     seconds: float
+    further: bool = False
 
 
 class _Ack(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +67,7 @@ class Settler:
         self._transport = transport
         self._path = subscription_path(queue, subscription, "/settle")
         self._coalescer: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send, limits)
-        # By id, a second attempt could hit a newer delivery, so these are sent only once.
+        # What a second attempt could do twice, or by its id to a newer delivery, is sent only once.
         self._once: Coalescer[_Settlement, list[Outcome]] = Coalescer(self._send_once, limits)
 
     def ack(self, targets: Sequence[Target]) -> asyncio.Future[Sequence[list[Outcome]]]:
@@ -81,10 +82,12 @@ class Settler:
         return self._submit(nack, is_repeatable=_are_receipts(nack.targets))
 
     def extend(
-        self, targets: Sequence[Target], seconds: float
+        self, targets: Sequence[Target], seconds: float, *, further: bool = False
     ) -> asyncio.Future[Sequence[list[Outcome]]]:
-        extend = _Extend(targets=_texts(targets), seconds=seconds)
-        return self._submit(extend, is_repeatable=_are_receipts(extend.targets))
+        extend = _Extend(targets=_texts(targets), seconds=seconds, further=bool(further))
+        # A second attempt would add the seconds once more.
+        is_repeatable = not extend.further and _are_receipts(extend.targets)
+        return self._submit(extend, is_repeatable=is_repeatable)
 
     def give_back(self, targets: Sequence[Target]) -> asyncio.Future[Sequence[list[Outcome]]]:
         give_back = _GiveBack(targets=_texts(targets))

@@ -168,10 +168,10 @@ def delete_queue(machine: Machine, name: str, now_ns: int) -> None:
 def purge_queue(machine: Machine, name: str, now_ns: int) -> int:
     """Remove every message for every subscription; returns how many. Dead letters stay."""
     queue = machine.queue(name)
-    count = queue.next - queue.first
-    if count or queue.stragglers:
+    before = queue.purged
+    if queue.messages:
         machine.emit(ev.QueuePurged(at_ns=now_ns, queue_id=queue.id))
-    return count
+    return queue.purged - before
 
 
 def resolve_start(queue: Queue, start: Start) -> int:

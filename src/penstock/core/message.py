@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from typing import Any
 
 import msgspec
 
@@ -277,6 +278,18 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return to_datetime(self.created_at_ns)
 
     @property
+    def text(self) -> str | None:
+        """The body as text; None when it is not UTF-8."""
+        try:
+            return self.body.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def json(self) -> Any:
+        """The body as a JSON value. Raises `msgspec.DecodeError` when it is not JSON."""
+        return msgspec.json.decode(self.body)
+
+    @property
     def content_type(self) -> str:
         return self.envelope.content_type
 
@@ -324,11 +337,6 @@ class Delivery(Message, frozen=True, gc=False):
     deadline_ns: int | None
 
     @property
-    def message(self) -> Message:
-        """The delivery itself, which is a message."""
-        return self
-
-    @property
     def receipt(self) -> str:
         """A text that names this delivery, to settle it from elsewhere."""
         return receipt_text(self.subscription_id, self.index, self.epoch)
@@ -338,10 +346,30 @@ class Delivery(Message, frozen=True, gc=False):
         return None if self.deadline_ns is None else to_datetime(self.deadline_ns)
 
 
-class ViewedMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message, and its state for one subscription."""
+class ViewedMessage(Message, frozen=True, gc=False):
+    """A message, and its state for a subscription. `leased_until` is None if it is not leased."""
 
-    message: Message
     is_settled: bool
     deliveries: int
     leased_until_ns: int | None
+
+    @classmethod
+    def of(
+        cls, message: Message, *, is_settled: bool, deliveries: int, leased_until_ns: int | None
+    ) -> ViewedMessage:
+        return cls(
+            message.queue,
+            message.index,
+            message.created_at_ns,
+            message.salt,
+            message.body,
+            message.envelope,
+            message.dead_letter,
+            is_settled,
+            deliveries,
+            leased_until_ns,
+        )
+
+    @property
+    def leased_until(self) -> datetime | None:
+        return None if self.leased_until_ns is None else to_datetime(self.leased_until_ns)

@@ -366,13 +366,19 @@ class Queue:
             for index in [index for index in places if first <= index < stop]:
                 del places[index]
 
+    @property
+    def messages(self) -> int:
+        """How many it holds."""
+        return self.next - self.first + len(self.stragglers)
+
     def purge(self) -> None:
         """Settle and remove everything, except what dead letters refer to."""
-        self.purged += self.next - self.first
+        before = self.messages
         for subscription in self.subscriptions.values():
             runs = list(subscription.unsettled_within(0, self.next))
             subscription.settle(runs, "purged")
         self.trim(self.next)
+        self.purged += before - self.messages
 
     def vanish(self) -> None:
         """Empty a deleted queue, so that those who are still reading it find nothing."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from penstock.core.subscription import Subscription
 
 __all__ = [
+    "DefinedSubscription",
+    "EnsuredQueue",
+    "EnsuredSubscription",
     "KnownStats",
     "QueueStats",
     "SubscriptionStats",
@@ -81,6 +84,24 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[SubscriptionStats]
 
 
+class EnsuredQueue(QueueStats, frozen=True, kw_only=True):
+    """A queue that was made unless it existed. `is_new`: it was made by this very call."""
+
+    is_new: bool
+
+
+class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
+    """`secret` signs its callbacks. It is set only when it is new, and never shown again."""
+
+    secret: str | None = None
+
+
+class EnsuredSubscription(DefinedSubscription, frozen=True, kw_only=True):
+    """One that was made unless it existed. `is_new`: it was made by this very call."""
+
+    is_new: bool
+
+
 def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
     letters = queue.dead_letters.default if queue.dead_letters else None
     return QueueStats(
@@ -89,7 +110,7 @@ def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
         created_at=to_datetime(queue.created_ns),
         first_index=queue.first,
         next_index=queue.next,
-        messages=queue.next - queue.first + len(queue.stragglers),
+        messages=queue.messages,
         bytes=queue.timeline.bytes_from(queue.first) if queue.first < queue.next else 0,
         dead_letters=letters.unsettled if letters else 0,
         duplicates=queue.duplicates,

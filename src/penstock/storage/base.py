@@ -200,8 +200,11 @@ class Store(Protocol):
         """What its servers share besides messages; None if there can be only one server."""
         ...
 
-    async def define(self, change: Change) -> None:
-        """Create, alter, delete, purge or seek. All or nothing."""
+    async def define(self, change: Change) -> int:
+        """Create, alter, delete, purge or seek. All or nothing.
+
+        Returns how many messages a purge removed, counted in the same step; 0 for other changes.
+        """
         ...
 
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:

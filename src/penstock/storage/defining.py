@@ -44,7 +44,9 @@ class Defining:
         self._waiters = waiters
         self._now_ns = now_ns  # raises if the store was closed
 
-    async def define(self, change: base.Change) -> None:
+    async def define(self, change: base.Change) -> int:
+        """Returns how many messages a purge removed; 0 for other changes."""
+        purged = 0
         machine = self._machine
         now_ns = self._now_ns()
         match change:
@@ -57,7 +59,7 @@ class Defining:
                 definitions.delete_queue(machine, change.queue, now_ns)
                 self._waiters.wake_all(gone)
             case base.PurgeQueue():
-                definitions.purge_queue(machine, change.queue, now_ns)
+                purged = definitions.purge_queue(machine, change.queue, now_ns)
             case base.CreateSubscription():
                 await self._create_subscription(change)
             case base.AlterSubscription():
@@ -81,6 +83,7 @@ class Defining:
                 await self._seek(change)
         if change.queue in machine.queues:
             self._waiters.wake(machine.queues[change.queue], now_ns)
+        return purged
 
     async def _create_subscription(self, change: base.CreateSubscription) -> None:
         queue = self._machine.queue(change.queue)

@@ -153,10 +153,11 @@ class EmbeddedStore:
 
         self.machine.on_buried = buried
 
-    async def define(self, change: base.Change) -> None:
+    async def define(self, change: base.Change) -> int:
         self._admit()
-        await self._defining.define(change)
+        purged = await self._defining.define(change)
         await self._commit()
+        return purged
 
     # Messages.
 
@@ -316,8 +317,8 @@ class EmbeddedStore:
             runs = reader.unsettled_within(0, found.next)
         messages = await self._read(found, cut(runs, limit))
         return [
-            ViewedMessage(
-                message=message,
+            ViewedMessage.of(
+                message,
                 is_settled=reader.is_settled(message.index),
                 deliveries=reader.deliveries_of(message.index),
                 leased_until_ns=lease.deadline_ns if lease else None,

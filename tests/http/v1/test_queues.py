@@ -61,6 +61,7 @@ def test_a_queue_is_made_by_whoever_comes_first(api: Api) -> None:
     other = api.call("PUT", path, {"max_messages": 6, "fifo": True})
 
     assert [first.status, second.status, third.status] == [201, 200, 200]
+    assert [first.json["is_new"], second.json["is_new"]] == [True, False]
     assert first.json["config"]["max_messages"] == third.json["config"]["max_messages"] == 5
     assert (other.status, other.json["code"]) == (409, "queue_exists")
     assert "another fifo, max_messages" in other.json["detail"]

@@ -150,6 +150,8 @@ def test_a_subscription_is_made_if_it_is_not_there(api: Api, queue: str) -> None
     second = api.call("PUT", path, {"start": "latest", "lease_seconds": 5})
 
     assert (first.status, second.status) == (201, 200)
+    assert (first.json["is_new"], second.json["is_new"]) == (True, False)
+    assert "secret" not in first.json
     assert second.json["name"] == "s"
     assert second.json["config"]["lease_seconds"] == 5
     assert indexes(api, queue, "s") == [1, 2, 3]

@@ -162,7 +162,7 @@ async def given(broker: Broker, count: int) -> list[Delivery]:
 
 
 async def left(broker: Broker) -> list[int]:
-    return [one.message.index for one in await broker.view("q", settled=False)]
+    return [one.index for one in await broker.view("q", settled=False)]
 
 
 async def test_acks_that_come_together_are_one_event(store: MemoryStore) -> None:

@@ -87,8 +87,9 @@ class Topics:
                     del subscriptions[name]
                 else:
                     changes = self._limits(config.callback.url)
-                    with suppress(SubscriptionNotFound):
-                        await self._broker.alter_subscription(self._queue, name, **changes)
+                    if any(getattr(config, key) != value for key, value in changes.items()):
+                        with suppress(SubscriptionNotFound):
+                            await self._broker.alter_subscription(self._queue, name, **changes)
             await self._link(subscriptions, subscriptions)
 
     async def publish(self, topic: str, content: bytes) -> None:
@@ -124,9 +125,10 @@ class Topics:
                 try:
                     if config is None or config.callback is None:
                         return name, await self._begin(user.id, name, expression, limits)
-                    return name, await self._broker.alter_subscription(
+                    altered = await self._broker.alter_subscription(
                         self._queue, name, paused=False, **limits
                     )
+                    return name, altered.secret
                 except SubscriptionNotFound:
                     continue  # another server has just removed it
 
@@ -213,7 +215,7 @@ class Topics:
                 raise UserNotFound("the user has just been removed")
             await self._link([name, *self._followers(owner, subscriptions)], subscriptions)
             await self._broker.seek(self._queue, "latest", name)
-            return await self._broker.alter_subscription(self._queue, name, **limits)
+            return (await self._broker.alter_subscription(self._queue, name, **limits)).secret
         except PenstockError:
             # Others may wait for it by now, and nobody will read it, unless another server made it.
             with suppress(PenstockError, KeyError):

@@ -174,7 +174,7 @@ def stored_form(message: Message) -> StoredForm:
 
 def viewed_form(group: str, viewed: ViewedMessage) -> dict[str, object]:
     return {
-        **msgspec.to_builtins(stored_form(viewed.message)),
+        **msgspec.to_builtins(stored_form(viewed)),
         "consumerGroup": group,
         "consumed": viewed.is_settled,
         # Only an archive still knows the count of a settled message.

@@ -122,7 +122,7 @@ def viewed_json(viewed: ViewedMessage) -> ViewedJson:
         is_settled=viewed.is_settled,
         deliveries=viewed.deliveries,
         leased_until=_moment(viewed.leased_until_ns),
-        **_fields(viewed.message),
+        **_fields(viewed),
     )
 
 

@@ -9,7 +9,7 @@ from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.config import QueueConfig
-from penstock.core.stats import QueueStats
+from penstock.core.stats import EnsuredQueue, QueueStats
 from penstock.errors import InvalidName, QueueExists, ReservedQueue
 from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
@@ -65,7 +65,7 @@ class Queues:
     async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
         after = request.parameter("after") or ""
-        found = [one for one in await self._broker.stats() if one.name > after]
+        found = await self._broker.queues(after=after, limit=limit + 1)
         page = found[:limit]
         rest = page[-1].name if len(found) > limit else None
         return answer(HTTPStatus.OK, QueuePage(queues=page, next=rest))
@@ -75,16 +75,15 @@ class Queues:
 
     async def create(self, request: IncomingRequest) -> Response:
         new = await read_form(request, _new_queue)
-        await self._broker.create_queue(new.name, QueueConfig(**settings_of(new, QueueConfig)))
-        return answer(HTTPStatus.CREATED, await self._broker.queue_stats(new.name))
+        config = QueueConfig(**settings_of(new, QueueConfig))
+        return answer(HTTPStatus.CREATED, await self._broker.create_queue(new.name, config))
 
     async def ensure(self, request: IncomingRequest) -> Response:
         """The first caller creates it; others find it as they would have created it."""
         name = path_value(request, "queue")
         settings = settings_of(await read_form(request, _changes), QueueConfig)
-        is_new = await self._broker.ensure_queue(name, **settings)
-        status = HTTPStatus.CREATED if is_new else HTTPStatus.OK
-        return answer(status, await self._broker.queue_stats(name))
+        queue = await self._broker.ensure_queue(name, **settings)
+        return answer(HTTPStatus.CREATED if queue.is_new else HTTPStatus.OK, queue)
 
     async def show(self, request: IncomingRequest) -> Response:
         return answer(HTTPStatus.OK, await self._broker.queue_stats(path_value(request, "queue")))
@@ -92,18 +91,15 @@ class Queues:
     async def alter(self, request: IncomingRequest) -> Response:
         name = path_value(request, "queue")
         changes = settings_of(await read_form(request, _changes), QueueConfig)
-        await self._broker.alter_queue(name, **changes)
-        return answer(HTTPStatus.OK, await self._broker.queue_stats(name))
+        return answer(HTTPStatus.OK, await self._broker.alter_queue(name, **changes))
 
     async def delete(self, request: IncomingRequest) -> Response:
         await self._broker.delete_queue(path_value(request, "queue"))
         return Response(HTTPStatus.NO_CONTENT)
 
     async def purge(self, request: IncomingRequest) -> Response:
-        name = path_value(request, "queue")
-        messages = (await self._broker.queue_stats(name)).messages
-        await self._broker.purge_queue(name)
-        return answer(HTTPStatus.OK, Purged(purged=messages))
+        purged = await self._broker.purge_queue(path_value(request, "queue"))
+        return answer(HTTPStatus.OK, Purged(purged=purged))
 
 
 _STATS = Operation("Look at every queue at once", _TAG, gives(AllStats, "Every queue, by name."))
@@ -124,8 +120,8 @@ _ENSURE = Operation(
     "Create a queue if it is not there",
     _TAG,
     (
-        *gives(QueueStats, "It was there, with these settings."),
-        *gives(QueueStats, "It was made.", 201),
+        *gives(EnsuredQueue, "It was there, with these settings."),
+        *gives(EnsuredQueue, "It was made.", 201),
     ),
     parameters=QUEUE_PATH,
     body=form(QueueChangesJson, required=False),
@@ -158,7 +154,7 @@ _DELETE = Operation(
 _PURGE = Operation(
     "Remove every message, for every subscription; dead letters stay",
     _TAG,
-    gives(Purged, "How many there were."),
+    gives(Purged, "How many were removed."),
     parameters=QUEUE_PATH,
     errors=QUEUE_ERRORS,
 )

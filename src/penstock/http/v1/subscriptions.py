@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from typing import TypeVar
 
 import msgspec
 from blacksheep import Response
@@ -10,6 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
+from penstock.core.stats import DefinedSubscription as Defined
 from penstock.core.stats import SubscriptionStats
 from penstock.errors import (
     InvalidDependency,
@@ -17,7 +19,6 @@ from penstock.errors import (
     InvalidName,
     ReservedQueue,
     SubscriptionExists,
-    SubscriptionNotFound,
 )
 from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
@@ -56,6 +57,12 @@ class DefinedSubscription(SubscriptionStats, frozen=True, kw_only=True):
     """`secret` signs its callbacks. It is shown when it is new, and never again."""
 
     secret: str | UnsetType = UNSET
+
+
+class EnsuredSubscription(DefinedSubscription, frozen=True, kw_only=True):
+    """`is_new`: it was made by this very request."""
+
+    is_new: bool
 
 
 class SecretJson(msgspec.Struct, kw_only=True):
@@ -102,9 +109,8 @@ class Subscriptions:
     async def list(self, request: IncomingRequest) -> Response:
         limit = query_number(request, "limit", MAX_PAGE, low=1, high=MAX_PAGE)
         after = request.parameter("after") or ""
-        stats = await self._broker.queue_stats(path_value(request, "queue"))
-        found = sorted(stats.subscriptions, key=lambda one: one.name)
-        found = [one for one in found if one.name > after]
+        every = await self._broker.subscriptions(path_value(request, "queue"))
+        found = [one for one in every if one.name > after]
         page = found[:limit]
         rest = page[-1].name if len(found) > limit else None
         return answer(HTTPStatus.OK, SubscriptionList(subscriptions=page, next=rest))
@@ -113,10 +119,10 @@ class Subscriptions:
         queue = path_value(request, "queue")
         new = await read_form(request, _new_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
-        secret = await self._broker.create_subscription(
+        made = await self._broker.create_subscription(
             queue, new.name, config, start=start_of(new.start)
         )
-        return answer(HTTPStatus.CREATED, await self._defined(queue, new.name, secret))
+        return answer(HTTPStatus.CREATED, _shown(made, DefinedSubscription))
 
     async def ensure(self, request: IncomingRequest) -> Response:
         """The first caller creates it; others find it as they would have created it."""
@@ -124,22 +130,19 @@ class Subscriptions:
         new = await read_form(request, _ensured_subscription)
         config = SubscriptionConfig(**settings_of(new, SubscriptionConfig))
         start = start_of(new.start)
-        try:
-            secret = await self._broker.create_subscription(queue, name, config, start=start)
-        except SubscriptionExists:
-            stats = await self._stats(queue, name)
-            _check_same(stats, config)
-            return answer(HTTPStatus.OK, stats)
-        return answer(HTTPStatus.CREATED, await self._defined(queue, name, secret))
+        ensured = await self._broker.ensure_subscription(queue, name, config, start=start)
+        status = HTTPStatus.CREATED if ensured.is_new else HTTPStatus.OK
+        return answer(status, _shown(ensured, EnsuredSubscription))
 
     async def show(self, request: IncomingRequest) -> Response:
-        return answer(HTTPStatus.OK, await self._stats(*path_names(request)))
+        stats = await self._broker.subscription_stats(*path_names(request))
+        return answer(HTTPStatus.OK, stats)
 
     async def alter(self, request: IncomingRequest) -> Response:
         queue, name = path_names(request)
         changes = settings_of(await read_form(request, _changes), SubscriptionConfig)
-        secret = await self._broker.alter_subscription(queue, name, **changes)
-        return answer(HTTPStatus.OK, await self._defined(queue, name, secret))
+        altered = await self._broker.alter_subscription(queue, name, **changes)
+        return answer(HTTPStatus.OK, _shown(altered, DefinedSubscription))
 
     async def delete(self, request: IncomingRequest) -> Response:
         await self._broker.delete_subscription(*path_names(request))
@@ -163,31 +166,15 @@ class Subscriptions:
         secret = await self._broker.rotate_secret(*path_names(request))
         return answer(HTTPStatus.OK, SecretJson(secret=secret))
 
-    async def _defined(self, queue: str, name: str, secret: str | None) -> DefinedSubscription:
-        stats = await self._stats(queue, name)
-        return DefinedSubscription(
-            **msgspec.structs.asdict(stats), secret=UNSET if secret is None else secret
-        )
 
-    async def _stats(self, queue: str, name: str) -> SubscriptionStats:
-        for one in (await self._broker.queue_stats(queue)).subscriptions:
-            if one.name == name:
-                return one
-        raise SubscriptionNotFound(f"queue {queue!r} has no subscription {name!r}")
+_Json = TypeVar("_Json", bound=DefinedSubscription)
 
 
-def _check_same(found: SubscriptionStats, wanted: SubscriptionConfig) -> None:
-    """Raises `SubscriptionExists`. `paused` is not compared: it is a state more than a setting."""
-    differing = [
-        name
-        for name in SubscriptionConfig.__struct_fields__
-        if name != "paused" and getattr(found.config, name) != getattr(wanted, name)
-    ]
-    if differing:
-        raise SubscriptionExists(
-            f"the subscription {found.name!r} exists with other settings: "
-            f"{', '.join(differing)}; alter it, or ask for it as it is"
-        )
+def _shown(subscription: Defined, form: type[_Json]) -> _Json:
+    fields = msgspec.structs.asdict(subscription)
+    if subscription.secret is None:
+        del fields["secret"]
+    return form(**fields)
 
 
 _LIST = Operation(
@@ -225,8 +212,8 @@ _ENSURE = Operation(
     "Create a subscription if it is not there",
     _TAG,
     (
-        *gives(SubscriptionStats, "It was there, with the same settings."),
-        *gives(DefinedSubscription, "It was made.", 201),
+        *gives(EnsuredSubscription, "It was there, with the same settings."),
+        *gives(EnsuredSubscription, "It was made.", 201),
     ),
     parameters=SUBSCRIPTION_PATH,
     body=form(EnsuredSubscriptionJson, required=False),

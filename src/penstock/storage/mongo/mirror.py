@@ -121,10 +121,11 @@ class Mirror:
         async with self._alone(queue):
             await self._copy(queue, again_from)
 
-    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
+    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> int:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
 
-        ``gone`` is set once a queue of this name may be created again, or if this fails.
+        ``gone`` is set once a queue of this name may be created again, or if this fails. Returns
+        what the hot store answers.
         """
         names = [change.queue]
         try:
@@ -136,7 +137,7 @@ class Mirror:
                     await alone.enter_async_context(self._alone(name))
                     await self._archive.condemn(name)
                 try:
-                    await self._hot.define(change)
+                    return await self._hot.define(change)
                 finally:
                     gone.set()
                     # Whether or not it is deleted now, the record follows.

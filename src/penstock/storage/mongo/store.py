@@ -126,7 +126,7 @@ class ArchivedStore:
     def shared(self) -> ArchivedShared:
         return self._shared
 
-    async def define(self, change: base.Change) -> None:
+    async def define(self, change: base.Change) -> int:
         self._writer.check_room()
         if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
             await self._archive.check_own(change.queue)
@@ -139,15 +139,16 @@ class ArchivedStore:
             else:
                 defining = asyncio.ensure_future(self._hot.define(change))
                 await asyncio.sleep(0)  # let it join the hot store's own line
-        await defining
+        purged = await defining
         if isinstance(change, base.DeleteQueue):
-            return
+            return purged
         self._mirror.touch(change.queue)
         await self._mirror.copy(source_of(change.queue))
         if _asks_for_events(change):
             await self._mirror.copy(change.queue + EVENTS_SUFFIX)
         if isinstance(change, base.PurgeQueue):
             await self._mirror.purge(change.queue)
+        return purged
 
     # Messages.
 
@@ -233,15 +234,15 @@ class ArchivedStore:
         except StorageError as exc:
             logger.warning("consumed messages of %s could not be looked up: %s", queue, exc)
             return hot
-        known = {one.message.index for one in hot}
+        known = {one.index for one in hot}
         counts = {document["index"]: document["deliveryCount"] for document in documents}
         hot = [
-            replace(one, deliveries=counts.get(one.message.index, 0)) if one.is_settled else one
+            replace(one, deliveries=counts.get(one.index, 0)) if one.is_settled else one
             for one in hot
         ]
         merged = hot + [
-            ViewedMessage(
-                message=to_message(queue, document),
+            ViewedMessage.of(
+                to_message(queue, document),
                 is_settled=True,
                 deliveries=document["deliveryCount"],
                 leased_until_ns=None,
@@ -249,7 +250,7 @@ class ArchivedStore:
             for document in documents
             if document["index"] not in known
         ]
-        return sorted(merged, key=lambda one: one.message.index)[:limit]
+        return sorted(merged, key=lambda one: one.index)[:limit]
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         return await self._whole.ask(queue, lambda: self._hot.find(queue, ids))

@@ -142,8 +142,8 @@ class RedisStore:
         """How often a script was run."""
         return self._connection.round_trips
 
-    async def define(self, change: base.Change) -> None:
-        await self._defining.apply(change)
+    async def define(self, change: base.Change) -> int:
+        return await self._defining.apply(change)
 
     # Messages.
 
@@ -263,8 +263,8 @@ class RedisStore:
         wanted = on(subscription, which, min(limit, MOST))
         definition, answer = await self._steps.take("view", queue, wanted)
         return [
-            ViewedMessage(
-                message=message,
+            ViewedMessage.of(
+                message,
                 is_settled=bool(is_settled),
                 deliveries=deliveries,
                 leased_until_ns=deadline * MICROSECONDS if deadline >= 0 else None,

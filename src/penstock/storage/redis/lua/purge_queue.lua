@@ -4,13 +4,16 @@
 -- KEYS[1]  the queue's hash; writes all its keys
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  the version of the definitions
--- Answers  ok
+-- Answers  ok, how many were removed
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then
   return refusal
 end
-q.counts = {purged = q.next - q.first}
+local function held()
+  return q.next - q.first + redis.call('ZCARD', q.key .. ':stragglers')
+end
+local before = held()
 for _, s in ipairs(each_reader(q)) do
   local runs = unsettled_within(q, s, 0, q.next)
   if #runs > 0 then
@@ -20,5 +23,7 @@ end
 if q.first < q.next then
   trim_to(q, q.next)
 end
+local purged = before - held()
+q.counts = {purged = purged}
 finish()
-return {'ok'}
+return {'ok', purged}
