@@ -258,6 +258,28 @@ async def test_a_new_subscription_is_never_overtaken_while_it_is_made() -> None:
         assert sorted(taken) == list(range(next(numbers)))
 
 
+@pytest.mark.parametrize("workers", [1, 8])
+async def test_a_restart_alters_no_subscription_that_is_as_it_should_be(
+    tmp_path: Path, workers: int
+) -> None:
+    broker = Stepping(await open_store("memory:"))
+    settings: dict[str, Any] = {"data": str(tmp_path), "topics_workers": workers}
+    async with broker:
+        async with world(broker, **settings) as api:
+            for one in await people(api):
+                await api.subscribe(one)
+        # When the server starts again, first with the same settings, then with others
+        steps = []
+        for retries in ({}, {"topics_retries": 77}):
+            broker.steps = 0
+            async with world(broker, **settings, **retries):
+                steps.append(broker.steps)
+        # Then it sees to the queue, and the second time to the three subscriptions as well
+        assert steps == [1, 4]
+        found = await broker.subscriptions(QUEUE)
+        assert {one.config.max_deliveries for one in found} == {78}
+
+
 @pytest.mark.parametrize("fails_at", range(6))
 async def test_after_a_crash_between_any_two_steps_nobody_is_overtaken_or_stuck(
     tmp_path: Path, fails_at: int

@@ -87,7 +87,7 @@ class Topics:
                     del subscriptions[name]
                 else:
                     changes = self._limits(config.callback.url)
-                    if any(getattr(config, key) != value for key, value in changes.items()):
+                    if msgspec.structs.replace(config, **changes) != config:
                         with suppress(SubscriptionNotFound):
                             await self._broker.alter_subscription(self._queue, name, **changes)
             await self._link(subscriptions, subscriptions)
