@@ -282,7 +282,7 @@ async def _redefine(pair: Pair) -> None:
     kind, name = rng.randrange(6), rng.choice(READERS)
     after = rng.choice(([], ["default"], ["reds"], ["default", "reds"]))
 
-    async def call(broker: Broker, at: int) -> None:
+    async def call(broker: Broker, at: int) -> int | None:
         if kind == 0:
             await broker.alter_subscription(QUEUE, name, paused=rng_paused)
         elif kind == 1:
@@ -298,7 +298,8 @@ async def _redefine(pair: Pair) -> None:
                 QUEUE, "last", after=["reds"], filter='topic != "blue"', start=position
             )
         else:
-            await broker.purge_queue(QUEUE)
+            return await broker.purge_queue(QUEUE)
+        return None
 
     rng_paused = rng.random() < 0.3
     policy = rng.choice(("hold", "cascade", "ignore"))

@@ -31,7 +31,11 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as the log keeps it. `text` is None when the body is not UTF-8."""
+    """A message as the log keeps it. `text` is None when the body is not UTF-8.
+
+    It holds what the server's answer says, and `body` is made of that when it is asked for. So it
+    is no `penstock.Message`, but has the same attributes; so have the others here.
+    """
 
     index: int
     id: str

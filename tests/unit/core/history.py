@@ -349,8 +349,11 @@ class History:
         self._alter(a, paused=b % 3 == 0)
 
     def purge(self, a: int, b: int, c: int) -> None:
-        definitions.purge_queue(self.machine, QUEUE, self.now_ns)
+        before = self.queue.messages
+        purged = definitions.purge_queue(self.machine, QUEUE, self.now_ns)
         assert self.queue.first == self.queue.next
+        assert self.queue.messages == before - purged
+        assert set(self.queue.stragglers) <= self.queue.pins.keys()
 
     def change_retention(self, a: int, b: int, c: int) -> None:
         changes = {
