@@ -4,7 +4,7 @@
 -- KEYS[1]  the queue's hash; writes all its keys
 -- ARGV[1]  the time of a test, or nothing
 -- ARGV[2]  the version of the definitions
--- Answers  ok, how many were removed
+-- Answers  ok
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then
