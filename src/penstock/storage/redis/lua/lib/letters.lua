@@ -125,8 +125,8 @@ local function bury(q, s, index, reason)
   end
 end
 
--- Dead-letter held messages that parents have dead-lettered, if `on_dead` is cascade. Only needed
--- after a change of definitions: later ones are cascaded by `bury`.
+-- If `on_dead` is cascade, dead-letter held messages that parents have dead-lettered. `bury` does
+-- so at that time; this is for messages that are held only since then.
 local function cascade(q, s)
   if s.on_dead ~= 'cascade' or #s.parent_names == 0 then
     return
