@@ -84,7 +84,7 @@ async def test_a_node_that_was_away_at_the_start_is_made_whole_when_it_is_back(n
     async with asyncio.timeout(_SECONDS):
         while store.behind is not None:
             with suppress(StoreUnavailable):
-                await store._whole.check()
+                await store._completeness.check()
             with suppress(StoreUnavailable):
                 await broker.create_queue("new")
                 await broker.delete_queue("new")
