@@ -87,6 +87,26 @@ async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_ha
     store: ArchivedStore, broker: Broker, addresses: Addresses, redis: Redis
 ) -> None:
     # Given a Redis that comes back, or is replaced, without the newest message
+    lost = await _lose_one(broker, addresses, redis)
+    # Then the server that has answered for it notices, as part of its regular work
+    await store.check_answered()
+    assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
+
+
+async def test_one_that_redis_lost_is_put_back_even_if_another_server_is_checking_just_then(
+    store: ArchivedStore, broker: Broker, addresses: Addresses, redis: Redis
+) -> None:
+    # Given a message that Redis lost after another server had begun to check what is lost
+    lost = await _lose_one(broker, addresses, redis)
+    await redis.set(f"{addresses.name}:lock:rebuild", "another server", px=500)
+    # When the server that has answered for it notices
+    await store.check_answered()
+    # Then it does not rely on the other one
+    assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
+
+
+async def _lose_one(broker: Broker, addresses: Addresses, redis: Redis) -> str:
+    """Publish two messages, and put Redis back to when it had the first one. The second's id."""
     await broker.publish("jobs", [b"a"])
     root = f"{addresses.name}:{{jobs}}"
     before: dict[Any, Any] = {key: await redis.dump(key) for key in await redis.keys(f"{root}*")}
@@ -94,6 +114,4 @@ async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_ha
     for key, value in before.items():
         await redis.restore(key, 0, value, replace=True)
     assert [m.body for m in await broker.read("jobs")] == [b"a"]
-    # Then the server that has answered for it notices, as part of its regular work
-    await store.check_answered()
-    assert [m.id for m in await broker.read("jobs", start=1)] == [lost.id]
+    return lost.id
