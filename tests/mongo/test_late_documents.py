@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.publishing import PublishResult
@@ -15,7 +14,6 @@ from penstock.errors import StoreUnavailable
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Addresses, Open, redis_rolled_back
-from tests.redis_server import redis_url
 
 
 async def test_one_in_whose_place_others_were_published_comes_back_and_so_do_they(
@@ -83,19 +81,6 @@ async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_ha
     lost = await _lose_one(broker, addresses)
     # Then the server that has answered for it notices, as part of its regular work
     await store.check_answered()
-    assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
-
-
-async def test_one_that_redis_lost_is_put_back_even_if_another_server_is_checking_just_then(
-    store: ArchivedStore, broker: Broker, addresses: Addresses
-) -> None:
-    # Given a message that Redis lost after another server had begun to check what is lost
-    lost = await _lose_one(broker, addresses)
-    async with Redis.from_url(redis_url()) as redis:
-        await redis.set(f"{addresses.name}:lock:rebuild", "another server", px=500)
-    # When the server that has answered for it notices
-    await store.check_answered()
-    # Then it does not rely on the other one
     assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
 
 

@@ -44,8 +44,7 @@ async def recover(
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOCK_RETRY_SECONDS)
-        # The other server does not know our suspects, and may have passed their queues already.
-        if not suspects and await hot.is_complete(identity):
+        if await hot.is_complete(identity):
             return Recovered(restored={}, archived={}), {}
     try:
         was_complete = await hot.is_complete(identity)
