@@ -23,7 +23,7 @@ __all__ = [
     "NODES",
     "cluster_url",
     "killed",
-    "moving",
+    "moving_slot_of",
     "node_of",
     "prefix_with",
     "remove_cluster_keys",
@@ -34,9 +34,10 @@ __all__ = [
 NODES = 3
 _SLOTS = 16384
 _WAIT_SECONDS = 60
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
-_KEYS = {
+# The keys that belong to no queue, after the prefix.
+_SHARED_KEYS = {
     "list": "queues",
     "users": "document:users.json",
     "tokens": "document:token.key",
@@ -48,29 +49,29 @@ _nodes: list[ValkeyServer] = []
 
 
 def cluster_url() -> str:
-    """Skips the test that asks where there is no Redis; in CI that is a failure."""
+    """The cluster, which the first call starts. Without Redis it does as `redis_url` does."""
     redis_url()
     if not _nodes:
-        _start()
+        _start_cluster()
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in _nodes)
     return f"redis+cluster://{hosts}"
 
 
-def _start() -> None:
+def _start_cluster() -> None:
     _nodes.extend(start_nodes(Path(tempfile.mkdtemp(prefix="penstock-cluster-"))))
 
 
 def start_nodes(
     directory: Path, *, replicas: int = 0, settings: Mapping[str, str] = MappingProxyType({})
 ) -> list[ValkeyServer]:
-    """Three that share the slots, then so many times three that follow them in the same order."""
+    """Start three masters, then their replicas: three at a time, in the order of the masters."""
     count = NODES * (1 + replicas)
     ports = free_ports(2 * count)
     buses = ports[count:]
     nodes = []
     for number, (port, bus) in enumerate(zip(ports, buses, strict=False)):
-        own = {"cluster-enabled": "yes", "cluster-port": str(bus), **settings}
-        node = ValkeyServer(port=port, data_dir=directory / str(number), config=own)
+        config = {"cluster-enabled": "yes", "cluster-port": str(bus), **settings}
+        node = ValkeyServer(port=port, data_dir=directory / str(number), config=config)
         node.start()
         nodes.append(node)
     for number, node in enumerate(nodes):
@@ -81,24 +82,25 @@ def start_nodes(
                 redis.execute_command("CLUSTER", "ADDSLOTSRANGE", first, stop - 1)
             if number:
                 redis.execute_command("CLUSTER", "MEET", "127.0.0.1", ports[0], buses[0])
-    _until(lambda: all(_knows(node, count) for node in nodes))
+    _wait_until(lambda: all(_sees_all_nodes(node, count) for node in nodes))
     for number, node in enumerate(nodes[NODES:]):
         with Redis(port=nodes[number % NODES].port) as redis:
             leader = redis.execute_command("CLUSTER", "MYID")
         with Redis(port=node.port) as redis:
             redis.execute_command("CLUSTER", "REPLICATE", leader)
-    _until(lambda: all(_replicas_of(node) == replicas for node in nodes[:NODES]))
+    _wait_until(lambda: all(_replicas_of(node) == replicas for node in nodes[:NODES]))
     return nodes
 
 
-def _until(is_so: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     until = time.monotonic() + _WAIT_SECONDS
-    while not is_so():
+    while not condition():
         assert time.monotonic() < until, "the nodes of the cluster did not find each other"
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
 
 
-def _knows(node: ValkeyServer, count: int) -> bool:
+def _sees_all_nodes(node: ValkeyServer, count: int) -> bool:
+    """Whether the node knows this many, and all slots are covered."""
     with Redis(port=node.port) as redis:
         found = redis.cluster("info")
     known = (found["cluster_state"], found["cluster_size"], found["cluster_known_nodes"])
@@ -106,13 +108,14 @@ def _knows(node: ValkeyServer, count: int) -> bool:
 
 
 def _replicas_of(node: ValkeyServer) -> int:
+    """How many replicas are in sync with the node."""
     with Redis(port=node.port) as redis:
         found = redis.info("replication")
     return sum("online" in str(found[name]) for name in found if name.startswith("slave"))
 
 
 def node_of(queue: str) -> int:
-    """The port of the node that has it."""
+    """The port of the master that has the queue, or any other key."""
     slot = key_slot(queue.encode())
     with Redis(port=_nodes[0].port) as redis:
         found: Any = redis.execute_command("CLUSTER", "SLOTS")
@@ -121,9 +124,9 @@ def node_of(queue: str) -> int:
 
 
 def prefix_with(beginning: str, **keys: bool) -> str:
-    """One of which each of these keys is on the node of the queue `away`, or is not."""
+    """A prefix with which each of these keys is on the node of the queue `away`, or is not."""
     port = node_of("away")
-    wanted = {_KEYS[name]: is_away for name, is_away in keys.items()}
+    wanted = {_SHARED_KEYS[name]: is_away for name, is_away in keys.items()}
     prefixes = (f"{beginning}-{number}" for number in itertools.count())
     return next(
         prefix
@@ -134,7 +137,7 @@ def prefix_with(beginning: str, **keys: bool) -> str:
 
 @contextmanager
 def killed(port: int) -> Iterator[None]:
-    """A node goes, and comes back with what it had."""
+    """The node is down meanwhile, and comes back with its data."""
     (node,) = (one for one in _nodes if one.port == port)
     with Redis(port=port) as redis:
         redis.save()
@@ -143,15 +146,15 @@ def killed(port: int) -> Iterator[None]:
         yield
     finally:
         node.start()
-        _until(lambda: all(_knows(one, NODES) for one in _nodes))
+        _wait_until(lambda: all(_sees_all_nodes(one, NODES) for one in _nodes))
 
 
 @contextmanager
-def moving(queue: str) -> Iterator[Callable[[], bool]]:
-    """Its slot moves to the next node, as Redis has always done it: key by key.
+def moving_slot_of(queue: str) -> Iterator[Callable[[], bool]]:
+    """The slot of a queue is migrated to another node meanwhile, key by key.
 
-    Each call moves one key, and says whether there was one: last the one that all others' names
-    begin with. What is left moves in the end.
+    Each call of what it yields moves one key, and returns whether there was one; the hash of the
+    queue is the last. The rest moves at the end.
     """
     slot, source = key_slot(queue.encode()), node_of(queue)
     target = next(node.port for node in _nodes if node.port != source)

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest_asyncio
 from pymongo import AsyncMongoClient
+from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.storage.mongo.store import ArchivedStore, ArchiveMode
@@ -17,7 +19,7 @@ from tests.redis_server import redis_url, remove_keys, unique_prefix, with_prefi
 
 @dataclass(frozen=True, kw_only=True)
 class Addresses:
-    """Of a Redis and of a MongoDB, with keys and a database that are the test's own."""
+    """A Redis and a MongoDB, with a key prefix and a database that are the test's own: ``name``."""
 
     redis: str
     mongo: str
@@ -42,7 +44,7 @@ async def addresses(tmp_path: Path) -> AsyncIterator[Addresses]:
 
 @pytest_asyncio.fixture
 async def open_server(addresses: Addresses) -> AsyncIterator[Open]:
-    """Any number of servers, which copy to the record only when they are told to."""
+    """Opens any number of servers, which do no regular work unless the test calls for it."""
     stores: list[ArchivedStore] = []
 
     async def open_one(mode: ArchiveMode = "sync", mongo: str = addresses.mongo) -> ArchivedStore:
@@ -62,7 +64,7 @@ async def store(open_server: Open) -> ArchivedStore:
 
 @pytest_asyncio.fixture
 async def broker(store: ArchivedStore) -> Broker:
-    """With a queue `jobs`."""
+    """A broker with a queue `jobs`."""
     broker = Broker(store)
     await broker.create_queue("jobs")
     return broker
@@ -70,6 +72,21 @@ async def broker(store: ArchivedStore) -> Broker:
 
 @pytest_asyncio.fixture
 async def database(addresses: Addresses) -> AsyncIterator[Any]:
-    """What an operator has: mongosh."""
+    """The test's own database in MongoDB."""
     async with AsyncMongoClient[dict[str, Any]](mongo_url()) as client:
         yield client[addresses.name]
+
+
+@asynccontextmanager
+async def redis_rolled_back(addresses: Addresses) -> AsyncIterator[None]:
+    """At the end, Redis has what it had at the beginning: everything since then is lost."""
+    async with Redis.from_url(redis_url()) as redis:
+        copy = {}
+        async for key in redis.scan_iter(match=f"{addresses.name}:*"):
+            value = await redis.dump(key)
+            if value is not None:  # a lock may just have ended
+                copy[key] = value
+        yield
+        await addresses.wipe_redis()
+        for key, value in copy.items():
+            await redis.restore(key, 0, value)

@@ -6,21 +6,18 @@ import asyncio
 import gc
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
 from penstock.storage.mongo import connection
 from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.registry import open_archived, open_store
-from tests.mongo.conftest import Addresses, Open
+from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 from tests.proxy import Proxy
-from tests.redis_server import redis_url
 
 # The driver leaves a socket to the collector when it is closed while it looks for a server.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -28,7 +25,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A test need not wait as long as a user would."""
+    """Give up looking for MongoDB sooner than a user would."""
     monkeypatch.setattr(connection, "_SELECTION_SECONDS", 0.5)
     yield
     gc.collect()
@@ -51,8 +48,8 @@ async def far(open_server: Open, proxy: Proxy) -> AsyncIterator[ArchivedStore]:
     await store.close()
 
 
-async def _until_well(store: ArchivedStore) -> None:
-    """As the regular work does it."""
+async def _wait_until_healthy(store: ArchivedStore) -> None:
+    """Do the regular work until it succeeds."""
     async with asyncio.timeout(30):
         while store.problem is not None:
             try:
@@ -83,7 +80,7 @@ async def test_while_mongodb_is_away_publishes_are_refused_and_nothing_else(
     assert len(await broker.view("jobs")) == 3
     # When it is back, everything goes on by itself, and what waited is written
     await proxy.heal()
-    await _until_well(far)
+    await _wait_until_healthy(far)
     assert (await broker.publish("jobs", [b"e"])).durability == "replicated"
     await far.copy_changed()
     found = await database["jobs"].find().sort("index", 1).to_list()
@@ -107,7 +104,7 @@ async def test_definitions_are_refused_while_mongodb_is_away(
             await change
     assert [stats.name for stats in await broker.stats()] == ["jobs"]
     await proxy.heal()
-    await _until_well(far)
+    await _wait_until_healthy(far)
     await broker.delete_queue("jobs")
     assert await broker.stats() == []
 
@@ -128,23 +125,8 @@ async def test_a_publish_that_was_refused_may_be_repeated_with_its_key(
     assert [p.index for p in result] == [0]
     assert await database["jobs"].count_documents({}) == 1
     await proxy.heal()
-    await _until_well(far)
+    await _wait_until_healthy(far)
     assert await database["jobs"].count_documents({}) == 1
-
-
-@asynccontextmanager
-async def rewound(addresses: Addresses) -> AsyncIterator[None]:
-    """Afterwards Redis has what it had before."""
-    async with Redis.from_url(redis_url()) as redis:
-        copy = {}
-        async for key in redis.scan_iter(match=f"{addresses.name}:*"):
-            value = await redis.dump(key)
-            if value is not None:  # a lock may just have ended
-                copy[key] = value
-        yield
-        await addresses.wipe_redis()
-        for key, value in copy.items():
-            await redis.restore(key, 0, value)
 
 
 async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
@@ -152,7 +134,7 @@ async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
 ) -> None:
     # Given a Redis that forgets the last publish, as one without fsync may
     await broker.publish("jobs", [b"a"])
-    async with rewound(addresses):
+    async with redis_rolled_back(addresses):
         await broker.publish("jobs", [b"b", b"c"])
     # When a server starts
     other = Broker(await open_server())
@@ -165,7 +147,7 @@ async def test_a_server_that_publishes_into_old_data_notices(
     broker: Broker, addresses: Addresses
 ) -> None:
     await broker.publish("jobs", [b"a"])
-    async with rewound(addresses):
+    async with redis_rolled_back(addresses):
         await broker.publish("jobs", [b"b"])
     with pytest.raises(StoreUnavailable, match="rebuilt"):
         await broker.publish("jobs", [b"c"])

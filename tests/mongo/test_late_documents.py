@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.publishing import PublishResult
 from penstock.errors import StoreUnavailable
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
-from tests.mongo.conftest import Addresses, Open
-from tests.redis_server import redis_url
-
-
-@pytest_asyncio.fixture
-async def redis() -> AsyncIterator[Redis]:
-    async with Redis.from_url(redis_url()) as redis:
-        yield redis
+from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 
 
 async def test_one_in_whose_place_others_were_published_comes_back_and_so_do_they(
@@ -67,7 +58,7 @@ async def test_one_that_was_rebuilt_around_is_put_back_before_its_publish_is_ans
 async def _late_publish(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[asyncio.Task[PublishResult], Callable[[], None]]:
-    """It is in Redis, and its document on its way until the second is called."""
+    """A publish whose message is in Redis, and a function that lets its document be inserted."""
     is_under_way, may_go_on = asyncio.Event(), asyncio.Event()
     insert = Archive.insert
 
@@ -84,16 +75,19 @@ async def _late_publish(
 
 
 async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_happens(
-    store: ArchivedStore, broker: Broker, addresses: Addresses, redis: Redis
+    store: ArchivedStore, broker: Broker, addresses: Addresses
 ) -> None:
     # Given a Redis that comes back, or is replaced, without the newest message
-    await broker.publish("jobs", [b"a"])
-    root = f"{addresses.name}:{{jobs}}"
-    before: dict[Any, Any] = {key: await redis.dump(key) for key in await redis.keys(f"{root}*")}
-    (lost,) = await broker.publish("jobs", [b"lost"])
-    for key, value in before.items():
-        await redis.restore(key, 0, value, replace=True)
-    assert [m.body for m in await broker.read("jobs")] == [b"a"]
+    lost = await _lose_one(broker, addresses)
     # Then the server that has answered for it notices, as part of its regular work
     await store.check_answered()
-    assert [m.id for m in await broker.read("jobs", start=1)] == [lost.id]
+    assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
+
+
+async def _lose_one(broker: Broker, addresses: Addresses) -> str:
+    """Publish two messages, of which Redis loses the second. Returns its id."""
+    await broker.publish("jobs", [b"a"])
+    async with redis_rolled_back(addresses):
+        (lost,) = await broker.publish("jobs", [b"lost"])
+    assert [m.body for m in await broker.read("jobs")] == [b"a"]
+    return lost.id

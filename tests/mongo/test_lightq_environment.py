@@ -24,7 +24,7 @@ _PASSWORD = "a/secret@word"
 
 @pytest.fixture
 def redis() -> Iterator[ValkeyServer]:
-    """One that wants a password."""
+    """A Redis that requires a password."""
     redis_url()  # skips where there is none
     with tempfile.TemporaryDirectory(prefix="penstock-redis-") as path:
         server = ValkeyServer(port=free_port(), data_dir=Path(path))
@@ -35,8 +35,8 @@ def redis() -> Iterator[ValkeyServer]:
         server.terminate()
 
 
-def _cycle(user: Client) -> str:
-    """One message is pushed, popped and acked, another is left."""
+def _push_pop_and_ack(user: Client) -> str:
+    """Push two messages; pop and ack the first. Returns its id."""
     pushed = user.push("orders", "Hello, World!", Content_Type="text/plain")
     assert (pushed.status, user.push("orders", "left").status) == (200, 200)
     assert user.pop("orders").json["id"] == pushed.json["id"]
@@ -60,7 +60,7 @@ async def test_its_redis_and_its_mongodb_are_used(
     }
     with running(None, tmp_path / "log", environment=environment) as server:
         user = server.client("user", "wonderland")
-        id = _cycle(user)
+        id = _push_pop_and_ack(user)
         # Then the server says what it rests upon
         health = user.ask("GET", "/actuator/health")
         assert health.json == {
@@ -95,7 +95,7 @@ async def test_a_directory_on_the_command_line_goes_before_them(
     environment = {"SPRING_DATA_REDIS_PORT": str(redis.port), "MONGO_URI": "mongodb://nowhere"}
     with running(str(tmp_path / "data"), tmp_path / "log", environment=environment) as server:
         user = server.client("user", "password")
-        _cycle(user)
+        _push_pop_and_ack(user)
         components = user.ask("GET", "/actuator/health").json["components"]
         assert components == {"store": {"status": "UP", "durability": "fsync"}}
         told = [line for line in server.log_lines() if line["event"] == "a variable has no effect"]

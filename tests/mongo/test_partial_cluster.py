@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 1.0
 
 @pytest_asyncio.fixture
 async def name(tmp_path: Path) -> AsyncIterator[str]:
-    """Of keys, and of a database."""
+    """The prefix of the test's keys, and the name of its database."""
     cluster_url()
     mongo_url()
     name = prefix_with(unique_prefix(tmp_path), list=False, mark=False, rebuilding=False)
@@ -41,8 +41,8 @@ async def open_store(name: str) -> ArchivedStore:
     return await ArchivedStore.open(hot, with_database(mongo_url(), name))
 
 
-async def wipe(name: str, queue: str) -> None:
-    """As a node does that kept nothing: its keys are gone, and those of others are not."""
+async def wipe_node_of(name: str, queue: str) -> None:
+    """Remove all keys on the node of a queue, as if it had restarted without its data."""
     async with Redis(port=node_of(queue)) as redis:
         keys = [key async for key in redis.scan_iter(match=f"{name}:*", count=1000)]
         await redis.unlink(*keys)
@@ -59,7 +59,7 @@ async def test_a_node_that_was_away_at_the_start_is_made_whole_when_it_is_back(n
     await broker.ack("away", await broker.receive("away"))
     await first.copy_all()
     await broker.close()
-    await wipe(name, "away")
+    await wipe_node_of(name, "away")
     with standing_still(f"redis://127.0.0.1:{node_of('away')}"):
         # When a server starts while that node stands still
         store = await open_store(name)
@@ -84,7 +84,7 @@ async def test_a_node_that_was_away_at_the_start_is_made_whole_when_it_is_back(n
     async with asyncio.timeout(_SECONDS):
         while store.behind is not None:
             with suppress(StoreUnavailable):
-                await store._whole.check()
+                await store._completeness.check()
             with suppress(StoreUnavailable):
                 await broker.create_queue("new")
                 await broker.delete_queue("new")

@@ -15,9 +15,9 @@ from penstock.storage.redis.store import RedisStore
 from tests.mongo.conftest import Addresses
 
 
-async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
+async def _wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
     async with asyncio.timeout(30):
-        while not await is_so():  # noqa: ASYNC110
+        while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
@@ -36,7 +36,7 @@ async def test_a_server_writes_marks_and_rebuilds_a_wiped_redis_unasked(
     async def is_marked() -> bool:
         return bool(await database["jobs"].count_documents({"consumed": True}) == 1)
 
-    await _until(is_marked)
+    await _wait_until(is_marked)
     # When Redis is wiped, and nobody asks this server for anything
     await addresses.wipe_redis()
     redis = await RedisStore.open(addresses.redis)
@@ -44,7 +44,7 @@ async def test_a_server_writes_marks_and_rebuilds_a_wiped_redis_unasked(
     async def is_there() -> bool:
         return await redis.snapshot("jobs") is not None
 
-    await _until(is_there)
+    await _wait_until(is_there)
     assert [d.body for d in await Broker(redis).receive("jobs", limit=9)] == [b"b"]
     await redis.close()
 

@@ -21,7 +21,7 @@ from penstock.storage.redis import channels
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.store import RedisStore
 from tests.contract.clock import ManualClock
-from tests.redis_cluster import cluster_url, moving, node_of, remove_cluster_keys
+from tests.redis_cluster import cluster_url, moving_slot_of, node_of, remove_cluster_keys
 from tests.redis_server import standing_still, unique_prefix, with_prefix
 
 _SECONDS = 20
@@ -72,7 +72,7 @@ async def test_nothing_is_done_to_a_queue_while_it_is_moved_and_then_all_of_it_i
     given = await broker.receive("moved", limit=3)
     await broker.ack("moved", given[:1])
     before = await broker.queue_stats("moved")
-    with moving("moved") as move_one:
+    with moving_slot_of("moved") as move_one:
         # When its keys move one by one, wherever each of them is by then
         while move_one():
             # Then every step is refused, and none is done by half

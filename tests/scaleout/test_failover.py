@@ -27,29 +27,29 @@ from tests.redis_server import standing_still
 from tests.scaleout.cluster import Shards, shards
 from tests.scaleout.faults import AWAY_SECONDS
 from tests.scaleout.run import run_fault
-from tests.scaleout.sentinel import Watched, watched
+from tests.scaleout.sentinel import SentinelGroup, sentinel_group
 
 MESSAGES = 150
 _SECONDS = 60
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
 @pytest_asyncio.fixture
-async def redis() -> AsyncIterator[Watched]:
-    async with watched() as found:
+async def redis() -> AsyncIterator[SentinelGroup]:
+    async with sentinel_group() as found:
         yield found
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[Shards]:
-    """All of its nodes are there again after a test."""
+    """Each test leaves it with all nodes running."""
     async with shards() as found:
         yield found
 
 
 @asynccontextmanager
 async def serving(url: str, directory: Path) -> AsyncIterator[list[Server]]:
-    """Two servers whose steps are answered when a replica has them."""
+    """Two servers that answer a write once a replica has it."""
     async with AsyncExitStack() as stack:
         found = []
         for number in range(2):
@@ -62,7 +62,7 @@ async def serving(url: str, directory: Path) -> AsyncIterator[list[Server]]:
 
 
 async def test_what_a_replica_had_before_it_was_promoted_is_not_lost(
-    redis: Watched, tmp_path: Path
+    redis: SentinelGroup, tmp_path: Path
 ) -> None:
     async with serving(redis.url, tmp_path) as servers:
         user = Client(servers[0].port, "user", "password")
@@ -91,7 +91,7 @@ async def test_what_the_replica_of_a_node_had_before_it_was_promoted_is_not_lost
         user = Client(servers[0].port, "user", "password")
 
         async def fail_over(_: Load) -> None:
-            node, replica = await cluster.of(report.QUEUE)
+            node, replica = await cluster.shard_of(report.QUEUE)
             # When a node goes on for a while without its replica, which nobody may be told of
             async with cluster.cut_off(node, replica):
                 await asyncio.sleep(AWAY_SECONDS)
@@ -106,15 +106,15 @@ async def test_what_the_replica_of_a_node_had_before_it_was_promoted_is_not_lost
 
         # And then everything goes on, and all that was answered is there
         await run_fault([server.url for server in servers], fail_over, MESSAGES)
-        await cluster.until_whole()
+        await cluster.wait_until_replicated()
 
 
 async def test_a_node_that_stands_still_is_replaced_while_the_others_go_on(
     cluster: Shards,
 ) -> None:
     # Given queues on two nodes, of which replicas have everything
-    node, replica = await cluster.of("still")
-    nodes = {name: (await cluster.of(name))[0] for name in ("one", "two", "three")}
+    node, replica = await cluster.shard_of("still")
+    nodes = {name: (await cluster.shard_of(name))[0] for name in ("one", "two", "three")}
     other = next(name for name in nodes if nodes[name] != node)
     async with Broker(await RedisStore.open(f"{cluster.url}?replicas=1")) as broker:
         for name in ("still", other):
@@ -135,19 +135,19 @@ async def test_a_node_that_stands_still_is_replaced_while_the_others_go_on(
             with pytest.raises(StoreUnavailable, match="does not answer"):
                 await waiting
             # And those that come then are served, by a server that nobody has told
-            assert [one.body for one in await _receive(broker, "still")] == [b"a"]
-    await cluster.until_whole()
+            assert [one.body for one in await _receive_when_available(broker, "still")] == [b"a"]
+    await cluster.wait_until_replicated()
 
 
 async def test_a_server_that_starts_without_a_node_takes_in_the_replica_that_is_promoted(
     cluster: Shards,
 ) -> None:
     # Given two queues on nodes of their own, both with messages and with somebody who is called
-    listing, _ = await cluster.of("penstock:queues")
-    nodes = {name: (await cluster.of(name))[0] for name in ("four", "five", "six", "seven")}
+    listing, _ = await cluster.shard_of("penstock:queues")
+    nodes = {name: (await cluster.shard_of(name))[0] for name in ("four", "five", "six", "seven")}
     gone = next(name for name in nodes if nodes[name] != listing)
     there = next(name for name in nodes if nodes[name] != nodes[gone])
-    node, replica = await cluster.of(gone)
+    node, replica = await cluster.shard_of(gone)
     url = cluster.url
     async with Receiver() as receiver, asyncio.timeout(_SECONDS):
         async with Broker(await RedisStore.open(f"{url}?replicas=1")) as broker:
@@ -168,11 +168,11 @@ async def test_a_server_that_starts_without_a_node_takes_in_the_replica_that_is_
             assert broker.durability == "memory"
             # And it is ready, unless the others have stopped as well
             await cluster.set_coverage(True)
-            await _until_problem(store, "cluster is down")
+            await _wait_for_problem(store, "cluster is down")
             with pytest.raises(StoreUnavailable, match="Redis is away"):
                 await RedisStore.open(url)
             await cluster.set_coverage(False)
-            await _until_problem(store, None)
+            await _wait_for_problem(store, None)
             # And when the replica is promoted, for the rest: for each message once
             await cluster.promote(replica)
             await receiver.wait_for(20)
@@ -184,11 +184,11 @@ async def test_a_server_that_starts_without_a_node_takes_in_the_replica_that_is_
                 assert sorted(bodies) == list(range(10))
             assert {one.name for one in await broker.stats()} >= {gone, there}
     await asyncio.to_thread(node.start)
-    await cluster.until_whole()
+    await cluster.wait_until_replicated()
 
 
 async def test_a_redis_that_stands_still_is_left_for_the_one_that_sentinel_promotes(
-    redis: Watched,
+    redis: SentinelGroup,
 ) -> None:
     connection = Connection(f"{redis.url}?replicas=1", timeout_seconds=1)
     async with Broker(RedisStore(connection, "fsync")) as broker:
@@ -202,22 +202,23 @@ async def test_a_redis_that_stands_still_is_left_for_the_one_that_sentinel_promo
             with pytest.raises(StoreUnavailable, match="does not answer"):
                 await waiting
             # And then everything goes on
-            assert [one.body for one in await _receive(broker, "jobs")] == [b"a"]
+            assert [one.body for one in await _receive_when_available(broker, "jobs")] == [b"a"]
 
 
-async def _until_problem(store: RedisStore, text: str | None) -> None:
+async def _wait_for_problem(store: RedisStore, text: str | None) -> None:
+    """Wait until the store has a problem, which must contain ``text``; or none, if that is None."""
     async with asyncio.timeout(_SECONDS):
         while (store.problem is not None) != (text is not None):
             with suppress(StoreUnavailable):
                 await store.tick()
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
     assert text is None or text in str(store.problem)
 
 
-async def _receive(broker: Broker, queue: str) -> list[Delivery]:
-    """As soon as there is somebody to receive from."""
+async def _receive_when_available(broker: Broker, queue: str) -> list[Delivery]:
+    """Receive, and retry while the store is unavailable."""
     async with asyncio.timeout(_SECONDS):
         while True:
             with suppress(StoreUnavailable):
                 return await broker.receive(queue)
-            await asyncio.sleep(_LOOK_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)

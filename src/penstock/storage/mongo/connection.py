@@ -58,27 +58,30 @@ class Connection:
         return self._database[name]
 
     @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Raise our own errors instead of the driver's. `BulkWriteError` is for the caller."""
+    def translated_errors(self) -> Iterator[None]:
+        """Raise Penstock's errors instead of the driver's, and set `problem`.
+
+        A `BulkWriteError` is left to the caller, since it depends on the documents.
+        """
         try:
             yield
         except failures.BulkWriteError:
             self.problem = None
             raise
         except (failures.ConnectionFailure, failures.WTimeoutError, OSError) as exc:
-            raise self._away(str(exc) or "it does not answer") from exc
+            raise self._set_problem(str(exc) or "it does not answer") from exc
         except failures.PyMongoError as exc:
             if exc.timeout or exc.has_error_label("RetryableWriteError"):
-                raise self._away(str(exc) or "it does not answer") from exc
+                raise self._set_problem(str(exc) or "it does not answer") from exc
             raise StorageError(f"MongoDB refused a command: {exc}") from exc
         self.problem = None
 
-    def _away(self, why: str) -> StoreUnavailable:
+    def _set_problem(self, why: str) -> StoreUnavailable:
         self.problem = f"MongoDB is away ({why[:200]}): try again shortly"
         return StoreUnavailable(self.problem)
 
     async def command(self, name: str) -> Document:
-        with self.asking():
+        with self.translated_errors():
             return await self._database.command(name)
 
     async def close(self) -> None:

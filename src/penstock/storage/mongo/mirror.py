@@ -36,9 +36,9 @@ PASS_SECONDS = 10.0
 """How often all queues are copied, for changes that no call has made, such as expiry."""
 SWEEP_SECONDS = 60.0
 _LOCK_SECONDS = 30.0
-_LOCK_AGAIN_SECONDS = 0.05
-_MOST_COUNTS = 100_000
-_AT_ONCE = 500
+_LOCK_RETRY_SECONDS = 0.05
+_MAX_COUNTS = 100_000
+_CHUNK = 500
 
 
 def is_recorded(queue: str) -> bool:
@@ -57,19 +57,21 @@ class Mirror:
     def __init__(self, hot: HotStore, archive: Archive) -> None:
         self._hot = hot
         self._archive = archive
+        # By queue.
         self._changed: set[str] = set()
-        self._known: dict[str, QueueState] = {}
-        self._counts: dict[str, dict[int, int]] = {}
-        self._passes: dict[str, tuple[int, int]] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._saved: dict[str, QueueState] = {}  # in the record, as far as this server knows
+        self._counts: dict[str, dict[int, int]] = {}  # deliveries by index, not in the record yet
+        self._ends: dict[str, tuple[int, int]] = {}  # next index at the last two `copy_all`
+        self._locks: dict[str, asyncio.Lock] = {}
 
-    def touch(self, queue: str) -> None:
+    def mark_changed(self, queue: str) -> None:
+        """Let the next `copy_changed` copy this queue."""
         self._changed.add(source_of(queue))
 
-    def note(self, queue: str, deliveries: Sequence[Delivery]) -> None:
-        """Note delivery counts for the record, up to a bound; the hot store has them anyway."""
+    def note_deliveries(self, queue: str, deliveries: Sequence[Delivery]) -> None:
+        """Note delivery counts for the next copy, up to a bound: they only inform people."""
         counts = self._counts.setdefault(queue, {})
-        if len(counts) < _MOST_COUNTS:
+        if len(counts) < _MAX_COUNTS:
             counts.update((delivery.index, delivery.deliveries) for delivery in deliveries)
 
     async def copy_changed(self) -> None:
@@ -97,29 +99,31 @@ class Mirror:
         A queue whose node is away does not affect the others; the error is raised at the end.
         """
         failure: StoreUnavailable | None = None
-        for queue in sorted({*await self._hot.known_names(), *await self._archive.condemned()}):
+        for queue in sorted(
+            {*await self._hot.known_names(), *await self._archive.names_being_deleted()}
+        ):
             try:
-                await self.copy(queue, again_from=self._passes.get(queue, (0, 0))[0])
+                await self.copy(queue, repeat_from=self._ends.get(queue, (0, 0))[0])
             except StoreUnavailable as exc:
                 if self._archive.problem is not None:
                     raise
                 failure = exc
                 continue
-            state = self._known.get(queue)
+            state = self._saved.get(queue)
             if state is None:
-                self._passes.pop(queue, None)
+                self._ends.pop(queue, None)
             else:
-                self._passes[queue] = (self._passes.get(queue, (0, 0))[1], state.next)
+                self._ends[queue] = (self._ends.get(queue, (0, 0))[1], state.next)
         if failure is not None:
             raise failure
 
-    async def copy(self, queue: str, *, again_from: int | None = None) -> None:
+    async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
         """Bring the record up to date with the hot store.
 
-        Marks that were made before are skipped, except from index ``again_from`` on.
+        Marks that were made before are skipped, except from index ``repeat_from`` on.
         """
-        async with self._alone(queue):
-            await self._copy(queue, again_from)
+        async with self._locked(queue):
+            await self._copy(queue, repeat_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> int:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
@@ -132,86 +136,93 @@ class Mirror:
             events = await self._archive.state(change.queue + EVENTS_SUFFIX)
             if events is not None and events.is_told:
                 names.append(events.name)
-            async with AsyncExitStack() as alone:
+            async with AsyncExitStack() as locks:
                 for name in names:
-                    await alone.enter_async_context(self._alone(name))
-                    await self._archive.condemn(name)
+                    await locks.enter_async_context(self._locked(name))
+                    await self._archive.mark_deleting(name)
                 try:
                     return await self._hot.define(change)
                 finally:
                     gone.set()
                     # Whether or not it is deleted now, the record follows.
                     for name in names:
-                        self._known.pop(name, None)
+                        self._saved.pop(name, None)
                         await self._copy(name, None)
         finally:
             gone.set()
 
     @asynccontextmanager
-    async def _alone(self, queue: str) -> AsyncIterator[None]:
-        """Keep other servers from copying the queue meanwhile."""
-        async with self._turns.setdefault(queue, asyncio.Lock()):
-            while not await self._hot.lock(_lock(queue), _LOCK_SECONDS):  # noqa: ASYNC110
+    async def _locked(self, queue: str) -> AsyncIterator[None]:
+        """Keep this and other servers from copying the queue meanwhile."""
+        async with self._locks.setdefault(queue, asyncio.Lock()):
+            while not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):  # noqa: ASYNC110
                 # Another server has the lock, and cannot tell us when it is done.
-                await asyncio.sleep(_LOCK_AGAIN_SECONDS)
+                await asyncio.sleep(_LOCK_RETRY_SECONDS)
             try:
                 yield
             finally:
-                await self._hot.unlock(_lock(queue))
+                await self._hot.unlock(_lock_name(queue))
 
-    async def _copy(self, queue: str, again_from: int | None) -> None:
+    async def _copy(self, queue: str, repeat_from: int | None) -> None:
         state = await self._hot.snapshot(queue)
         if state is None:
-            self._known.pop(queue, None)
-            if queue in await self._archive.condemned():
+            self._saved.pop(queue, None)
+            if queue in await self._archive.names_being_deleted():
                 await self._archive.forget(queue)
             return
-        before, is_condemned = await self._before(state)
-        if before is None or before.salt != state.salt:
-            if before is None or is_condemned:
-                # Left by a deleted queue of this name.
-                for name in (queue, queue + DEAD_LETTER_SUFFIX):
-                    await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
-            else:
-                logger.error(
-                    "queue %s was made anew although the one before had not been deleted: the old "
-                    "messages stay in MongoDB, with salt %d",
-                    queue,
-                    before.salt,
-                )
+        before, is_being_deleted = await self._saved_state(state)
+        if before is not None and before.salt != state.salt and not is_being_deleted:
+            logger.error(
+                "queue %s was made anew although the one before had not been deleted: the old "
+                "messages stay in MongoDB, with salt %d",
+                queue,
+                before.salt,
+            )
+            before = None
+        elif before is None or before.salt != state.salt:
+            await self._remove_former_queue(state)
             before = None
         counts = self._counts.pop(queue, {})
         try:
             if state.is_told:
                 await self._copy_events(before, state)
             await self._archive.update(
-                queue, [*_marks(before, state, again_from), *_count_marks(state.salt, counts)]
+                queue,
+                [*_mark_updates(before, state, repeat_from), *_count_updates(state.salt, counts)],
             )
-            is_new = before is None or is_condemned or _differs(before, state)
+            is_new = before is None or is_being_deleted or _differs(before, state)
             if is_new:
-                await self._archive.limit_age(state)
+                await self._archive.ensure_ttl_indexes(state)
                 if state.letters is not None:
                     await self._copy_letters(before and before.letters, state.letters)
-                if not await self._hot.lock(_lock(queue), _LOCK_SECONDS):
+                if not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):
                     raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
                 await self._archive.save(state)
         except BaseException:
             self._counts[queue] = counts | self._counts.get(queue, {})
             raise
         # Keep the state that was saved, not a later one that is equal.
-        self._known[queue] = state if is_new or before is None else before
+        self._saved[queue] = state if is_new or before is None else before
 
-    async def _before(self, state: QueueState) -> tuple[QueueState | None, bool]:
-        """The state in the record, which another server may have written."""
-        known = self._known.get(state.name)
-        at, is_condemned = await self._archive.saved_at(state.name)
+    async def _remove_former_queue(self, state: QueueState) -> None:
+        """Remove what a deleted queue of the same name has left."""
+        for name in (state.name, state.name + DEAD_LETTER_SUFFIX):
+            await self._archive.remove(name, [{"salt": {"$ne": state.salt}}])
+
+    async def _saved_state(self, state: QueueState) -> tuple[QueueState | None, bool]:
+        """The state in the record, and whether the queue is being deleted.
+
+        It is read only if another server has written it.
+        """
+        known = self._saved.get(state.name)
+        at, is_being_deleted = await self._archive.saved_at(state.name)
         if known is not None and at == known.at:
-            return known, is_condemned
-        return await self._archive.state(state.name), is_condemned
+            return known, is_being_deleted
+        return await self._archive.state(state.name), is_being_deleted
 
     async def purge(self, queue: str) -> None:
         """Remove purged messages from the record at once."""
-        state = self._known.get(queue)
+        state = self._saved.get(queue)
         if state is not None:
             # Documents of settled dead letters are gone already: see `_copy_letters`.
             gone = {"salt": state.salt, "index": {"$lt": state.first}, "done": True}
@@ -223,15 +234,15 @@ class Mirror:
         The last one is inserted once more, to notice if the hot store has another in its place.
         """
         at = events.first if before is None else max(0, before.next - 1)
-        while at < events.next and (found := await self._hot.read(events.name, at, _AT_ONCE)):
+        while at < events.next and (found := await self._hot.read(events.name, at, _CHUNK)):
             await self._archive.insert(events.name, [message_document(one) for one in found])
             at = found[-1].index + 1
 
     async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
-        """Add new letters, and remove those that were replayed, discarded or have expired."""
+        """Insert new dead letters, and remove those that were replayed or discarded or expired."""
         at = 0 if before is None else before.next
         while at < letters.next:
-            found = await self._hot.read(letters.name, at, _AT_ONCE)
+            found = await self._hot.read(letters.name, at, _CHUNK)
             found = [letter for letter in found if letter.index < letters.next]
             if not found:
                 break
@@ -240,22 +251,23 @@ class Mirror:
         gone = _settled(letters)
         old = Runs() if before is None else _settled(before)
         await self._archive.remove(
-            letters.name, [_within(run) | {"salt": letters.salt} for run in _added(old, gone)]
+            letters.name,
+            [_index_condition(run) | {"salt": letters.salt} for run in _added(old, gone)],
         )
 
     async def sweep(self) -> None:
         """Remove what has expired, if the server does not."""
-        if not await self._archive.expires_by_itself():
+        if not await self._archive.has_ttl_indexes():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
 
 
-def _lock(queue: str) -> str:
+def _lock_name(queue: str) -> str:
     return f"copy:{queue}"
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:
-    """Whether they differ in more than what changes all the time, such as the time."""
+    """Whether they differ in what is worth saving, unlike the time."""
     if (before.next, before.first, before.config) != (state.next, state.first, state.config):
         return True
     if (before.pins, before.refers) != (state.pins, state.refers):
@@ -273,6 +285,7 @@ def _runs(bounds: Sequence[int]) -> Runs:
 
 
 def _settled(state: QueueState) -> Runs:
+    """What the default subscription has settled: these messages are *consumed*."""
     reader = state.reader(DEFAULT_SUBSCRIPTION)
     found = Runs() if reader is None else _runs(reader.settled)
     found.discard(state.next, found.stop)
@@ -280,7 +293,7 @@ def _settled(state: QueueState) -> Runs:
 
 
 def _done(state: QueueState) -> Runs:
-    """What is settled for every subscription, and no dead letter refers to: it may be removed."""
+    """What every subscription has settled and no dead letter refers to, so that it may expire."""
     found = Runs([(0, state.next)]) if state.next else Runs()
     for reader in state.readers:
         for start, stop in list(_runs(reader.settled).outside(0, state.next)):
@@ -291,33 +304,39 @@ def _done(state: QueueState) -> Runs:
 
 
 def _added(before: Runs, now: Runs) -> Iterator[Run]:
+    """What is in ``now`` and not in ``before``."""
     for start, stop in now:
         yield from list(before.outside(start, stop))
 
 
-def _within(run: Run) -> dict[str, Any]:
+def _index_condition(run: Run) -> dict[str, Any]:
     return {"index": {"$gte": run[0], "$lt": run[1]}}
 
 
-def _marks(
-    before: QueueState | None, state: QueueState, again_from: int | None
+def _mark_updates(
+    before: QueueState | None, state: QueueState, repeat_from: int | None
 ) -> Iterator[UpdateMany]:
+    """Set ``consumed`` and ``done`` where they have changed, and from ``repeat_from`` on."""
     for field, runs_in in (("consumed", _settled), ("done", _done)):
         old = Runs() if before is None else runs_in(before)
         new = runs_in(state)
-        if again_from is not None:
-            old.discard(again_from, max(again_from, old.stop))
+        if repeat_from is not None:
+            old.discard(repeat_from, max(repeat_from, old.stop))
         for value, runs in ((True, _added(old, new)), (False, _added(new, old))):
             for run in runs:
                 yield UpdateMany(
-                    _within(run) | {"salt": state.salt, field: not value}, {"$set": {field: value}}
+                    _index_condition(run) | {"salt": state.salt, field: not value},
+                    {"$set": {field: value}},
                 )
 
 
-def _count_marks(salt: int, counts: dict[int, int]) -> Iterator[UpdateMany]:
+def _count_updates(salt: int, counts: dict[int, int]) -> Iterator[UpdateMany]:
+    """Raise the delivery counts, with one update for each run of messages with the same count."""
     by_count: dict[int, list[int]] = {}
     for index, count in counts.items():
         by_count.setdefault(count, []).append(index)
     for count, indexes in by_count.items():
         for run in runs_of(sorted(indexes)):
-            yield UpdateMany(_within(run) | {"salt": salt}, {"$max": {"deliveryCount": count}})
+            yield UpdateMany(
+                _index_condition(run) | {"salt": salt}, {"$max": {"deliveryCount": count}}
+            )

@@ -1,4 +1,4 @@
-"""Publishing to the hot store and the record, and making sure that it is in both."""
+"""Publishing to the hot store and the record, and ensuring that messages are in both."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore
 from penstock.storage.mongo.archive import Archive, IndexTaken
+from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.documents import batch_documents, message_document
 from penstock.storage.mongo.recovery import index_of, is_lost
-from penstock.storage.mongo.wholeness import Wholeness
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "Publishing"]
@@ -30,12 +30,17 @@ class Publishing:
     """
 
     def __init__(
-        self, hot: HotStore, archive: Archive, writer: Writer, whole: Wholeness, mode: ArchiveMode
+        self,
+        hot: HotStore,
+        archive: Archive,
+        writer: Writer,
+        completeness: Completeness,
+        mode: ArchiveMode,
     ) -> None:
         self._hot = hot
         self._archive = archive
         self._writer = writer
-        self._whole = whole
+        self._completeness = completeness
         self._mode = mode
         self._versions: dict[str, str] = {}  # of queues, after the last publish
         # The index and id of the newest answered message of each queue, until it is checked.
@@ -44,20 +49,20 @@ class Publishing:
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         self._writer.check_room()
         before = self._versions.get(queue)
-        result = await self._whole.ask(queue, lambda: self._hot.publish(queue, batch))
+        result = await self._completeness.call(queue, lambda: self._hot.publish(queue, batch))
         written = self._writer.add(queue, batch_documents(queue, batch, result))
         if self._mode == "async":
             return result
         try:
             version = await asyncio.shield(written)
             if result.duplicates:
-                await self._add_missing(queue, result)
+                await self._archive_duplicates(queue, result)
             if version is None or version != before:
-                await self._make_sure(queue, [message.id for message in result])
+                await self._ensure_in_hot_store(queue, [message.id for message in result])
                 if version is not None:
                     self._versions[queue] = version
         except IndexTaken as exc:
-            await self._whole.recover({queue: exc.index})
+            await self._completeness.recover({queue: exc.index})
             raise StoreUnavailable(
                 "Redis had lost messages and was rebuilt, this publish with it: try again"
             ) from exc
@@ -67,11 +72,11 @@ class Publishing:
             self._answered[queue] = max(newest, self._answered.get(queue, newest))
         return result
 
-    async def _make_sure(self, queue: str, ids: Sequence[str]) -> None:
-        """Make sure that the hot store has them: it may have been rebuilt before the record did."""
+    async def _ensure_in_hot_store(self, queue: str, ids: Sequence[str]) -> None:
+        """Restore messages that are lost because a rebuild came before they were archived."""
         for _ in range(_ATTEMPTS):
             try:
-                found = await self._whole.ask(queue, lambda: self._hot.find(queue, ids))
+                found = await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
                 lost = [
                     id
                     for id, message in zip(ids, found, strict=True)
@@ -81,7 +86,7 @@ class Publishing:
                 return  # deleted meanwhile
             if not lost:
                 return
-            await self._whole.recover({queue: index_of(lost[0])})
+            await self._completeness.recover({queue: index_of(lost[0])})
         raise StoreUnavailable("Redis is being rebuilt, this publish with it: try again")
 
     async def check_answered(self) -> None:
@@ -96,26 +101,26 @@ class Publishing:
             queue, (index, id) = next(iter(answered.items()))
             try:
                 if await is_lost(self._hot, queue, id):
-                    await self._whole.recover({queue: index})
+                    await self._completeness.recover({queue: index})
             except QueueNotFound:
                 pass  # deleted, or lost: then it will be rebuilt from the record, which has them
             except StoreUnavailable as exc:
                 # A node that is away must not affect the others.
                 failure = exc
-                self._look_again({queue: (index, id)})
+                self._check_again({queue: (index, id)})
             except BaseException:
-                self._look_again(answered)
+                self._check_again(answered)
                 raise
             del answered[queue]
         if failure is not None:
             raise failure
 
-    def _look_again(self, answered: dict[str, tuple[int, str]]) -> None:
+    def _check_again(self, answered: dict[str, tuple[int, str]]) -> None:
         """Check these the next time, unless something newer was answered meanwhile."""
         self._answered = answered | self._answered
 
-    async def _add_missing(self, queue: str, result: PublishResult) -> None:
-        """Archive duplicates whose first publish may have died before it was archived."""
+    async def _archive_duplicates(self, queue: str, result: PublishResult) -> None:
+        """Archive the originals of duplicates: their server may have died before it did."""
         ids = await self._archive.missing(queue, set(result.duplicates.values()))
         if ids:
             found = [message for message in await self._hot.find(queue, ids) if message]

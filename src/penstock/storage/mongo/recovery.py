@@ -24,10 +24,10 @@ logger = logging.getLogger(__name__)
 
 _LOCK = "rebuild"
 _LOCK_SECONDS = 30.0
-_LOOK_SECONDS = 0.1
-_UNDER_WAY_SECONDS = 0.1
+_LOCK_RETRY_SECONDS = 0.1
+_PENDING_WRITES_SECONDS = 0.1
 _CHUNK = 1000
-_LIST = "the list of queues"  # no queue can have this name
+_LIST = "the list of queues"  # in place of a queue: none can have this name
 
 
 async def recover(
@@ -43,21 +43,22 @@ async def recover(
     one.
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_LOCK_RETRY_SECONDS)
         if await hot.is_complete(identity):
             return Recovered(restored={}, archived={}), {}
     try:
         was_complete = await hot.is_complete(identity)
         recovery = _Recovery(hot, archive, suspects)
         recovered = await recovery.run()
-        if was_complete or not recovery.missing:
+        if was_complete or not recovery.unchecked:
             await hot.set_complete(identity)
     finally:
         await hot.unlock(_LOCK)
-    return recovered, recovery.missing
+    return recovered, recovery.unchecked
 
 
 def index_of(id: str) -> int:
+    """The index that the id of a message carries."""
     parsed = parse_message_id(id)
     assert parsed is not None
     return parsed.index
@@ -75,7 +76,7 @@ async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
 
 
 def _without(state: QueueState, lost: Runs) -> QueueState:
-    """The state without what it says of lost indexes, which is about other messages."""
+    """The state without the progress at lost indexes, which is that of other messages."""
 
     def minus(bounds: Sequence[int]) -> list[int]:
         runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
@@ -98,47 +99,50 @@ def _without(state: QueueState, lost: Runs) -> QueueState:
 
 
 class _Recovery:
+    """One run of `recover`. `unchecked`: queues that could not be checked, with the reason."""
+
     def __init__(self, hot: HotStore, archive: Archive, suspects: Mapping[str, int]) -> None:
         self._hot = hot
         self._archive = archive
         self._suspects = suspects
         self._restored: dict[str, int] = {}
         self._archived: dict[str, int] = {}
-        self.missing: dict[str, str] = {}
+        self.unchecked: dict[str, str] = {}
 
     async def run(self) -> Recovered:
         states = await self._archive.states()
         known = {state.name for state in states}
         for state in states:
-            with self._if_there(state.name):
+            with self._skip_if_away(state.name):
                 await self._restore(state)
                 if state.config.events and state.name + EVENTS_SUFFIX not in known:
                     # The server that created the queue died before its events queue had a record.
                     change = base.AlterQueue(queue=state.name, changes={"events": True})
                     await self._hot.define(change)
-        with self._if_there(_LIST):
+        with self._skip_if_away(_LIST):
             for name in set(await self._hot.names()) - known:
-                with self._if_there(name):
-                    await self._add(name)
+                with self._skip_if_away(name):
+                    await self._archive_queue(name)
         return Recovered(restored=self._restored, archived=self._archived)
 
     @contextmanager
-    def _if_there(self, what: str) -> Iterator[None]:
-        """Note what a node that is away has, and go on with the others."""
+    def _skip_if_away(self, what: str) -> Iterator[None]:
+        """Note what could not be checked because a node of the hot store is away, and go on."""
         try:
             yield
         except StoreUnavailable as exc:
             if self._archive.problem is not None:
                 raise
-            self.missing[what] = str(exc)
+            self.unchecked[what] = str(exc)
 
     async def _restore(self, state: QueueState) -> None:
+        """Rebuild a queue if it is missing, or has lost messages."""
         now = await self._hot.snapshot(state.name)
         if now is not None:
-            if now.salt != state.salt or not await self._has_lost(now):
+            if now.salt != state.salt or not await self._has_lost_messages(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
-            lost = await self._lost(now)
+            lost = await self._lost_indexes(now)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
             now = await self._hot.snapshot(state.name) or now
@@ -146,7 +150,7 @@ class _Recovery:
             state = _without(max(now, state, key=lambda one: one.at), lost)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
-            await asyncio.sleep(_UNDER_WAY_SECONDS)
+            await asyncio.sleep(_PENDING_WRITES_SECONDS)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
@@ -154,11 +158,12 @@ class _Recovery:
         await self._hot.restore(state, self._messages(state))
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
 
-    async def _has_lost(self, now: QueueState) -> bool:
+    async def _has_lost_messages(self, now: QueueState) -> bool:
+        """Whether the newest message in the record, or the suspected one, is lost."""
         ids = await self._archive.ids(now.name, now.salt, self._suspects.get(now.name))
         return any([await is_lost(self._hot, now.name, id) for id in ids])
 
-    async def _lost(self, now: QueueState) -> Runs:
+    async def _lost_indexes(self, now: QueueState) -> Runs:
         """The messages in the record that the hot store lacks and has not removed regularly."""
         lost = Runs()
         async for part in self._archive.messages(now.name, now.salt):
@@ -173,13 +178,14 @@ class _Recovery:
     async def _messages(
         self, state: QueueState, stop: int | None = None
     ) -> AsyncIterator[Sequence[Message]]:
+        """The messages to restore. Keeps the lock, and counts them unless they are dead letters."""
         async for part in self._archive.messages(state.name, state.salt, stop):
             await self._hot.lock(_LOCK, _LOCK_SECONDS)
             if stop is None:
                 self._restored[state.name] += len(part)
             yield part
 
-    async def _add(self, queue: str) -> None:
+    async def _archive_queue(self, queue: str) -> None:
         """Archive a queue that existed before there was an archive."""
         count = at = 0
         while found := await self._hot.read(queue, at, _CHUNK):

@@ -48,7 +48,7 @@ class ArchivedShared:
         return None if document.version == known else document
 
     async def _find(self, name: str, fields: dict[str, bool] | None = None) -> Fields | None:
-        with self._connection.asking():
+        with self._connection.translated_errors():
             return await self._connection.collection(_COLLECTION).find_one({"_id": name}, fields)
 
     async def put(self, name: str, content: bytes, version: str) -> str | None:
@@ -65,7 +65,7 @@ class ArchivedShared:
     async def _replace(self, name: str, document: Document, version: str) -> bool:
         """Replace a document. False if it does not have this version."""
         collection = self._connection.collection(_COLLECTION)
-        with self._connection.asking():
+        with self._connection.translated_errors():
             if version:
                 done = await collection.update_one(
                     {"_id": name, "version": version}, {"$set": document._asdict()}
@@ -78,7 +78,7 @@ class ArchivedShared:
         return True
 
     def _check_there(self) -> None:
-        """Fail at once if MongoDB is known to be away."""
+        """Raises `StoreUnavailable` at once if MongoDB is known to be away, instead of waiting."""
         if self._connection.problem is not None:
             raise StoreUnavailable(self._connection.problem)
 

@@ -33,6 +33,7 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.block import Chunk
 from penstock.storage.mongo.archive import Archive, IndexTaken
+from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.connection import Connection
 from penstock.storage.mongo.documents import to_message
 from penstock.storage.mongo.mirror import (
@@ -45,7 +46,6 @@ from penstock.storage.mongo.mirror import (
 )
 from penstock.storage.mongo.publishing import ArchiveMode, Publishing
 from penstock.storage.mongo.shared import ArchivedShared
-from penstock.storage.mongo.wholeness import Wholeness
 from penstock.storage.mongo.writer import Writer
 
 __all__ = ["ArchiveMode", "ArchivedStore"]
@@ -66,8 +66,8 @@ class ArchivedStore:
         self._mode = mode
         self._writer = Writer(archive, hot.version)
         self._mirror = Mirror(hot, archive)
-        self._whole = Wholeness(hot, archive, self._mirror, identity)
-        self._publishing = Publishing(hot, archive, self._writer, self._whole, mode)
+        self._completeness = Completeness(hot, archive, self._mirror, identity)
+        self._publishing = Publishing(hot, archive, self._writer, self._completeness, mode)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
         self._turn = asyncio.Lock()
@@ -104,11 +104,11 @@ class ArchivedStore:
     @property
     def behind(self) -> str | None:
         """Why it is not known yet whether the hot store has everything in the record."""
-        return self._whole.problem
+        return self._completeness.problem
 
     async def recover(self) -> Recovered:
         """Rebuild what the hot store has lost, and archive what it has that the record has not."""
-        return await self._whole.recover()
+        return await self._completeness.recover()
 
     @property
     def durability(self) -> base.Durability:
@@ -129,20 +129,21 @@ class ArchivedStore:
     async def define(self, change: base.Change) -> int:
         self._writer.check_room()
         if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
-            await self._archive.check_own(change.queue)
+            await self._archive.check_no_foreign_documents(change.queue)
         async with self._turn:
-            await self._whole.check(change.queue)
+            await self._completeness.check(change.queue)
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
                 gone = asyncio.Event()
                 defining = asyncio.ensure_future(self._mirror.delete(change, gone))
                 await gone.wait()
             else:
                 defining = asyncio.ensure_future(self._hot.define(change))
-                await asyncio.sleep(0)  # let it join the hot store's own line
+                # Let it queue for the hot store's own lock, so that changes keep their order.
+                await asyncio.sleep(0)
         purged = await defining
         if isinstance(change, base.DeleteQueue):
             return purged
-        self._mirror.touch(change.queue)
+        self._mirror.mark_changed(change.queue)
         await self._mirror.copy(source_of(change.queue))
         if _asks_for_events(change):
             await self._mirror.copy(change.queue + EVENTS_SUFFIX)
@@ -155,11 +156,14 @@ class ArchivedStore:
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         return await self._publishing.publish(queue, batch)
 
-    def _given(self, queue: str, subscription: str, deliveries: Sequence[Delivery]) -> None:
+    def _note_deliveries(
+        self, queue: str, subscription: str, deliveries: Sequence[Delivery]
+    ) -> None:
+        """Note what a call has delivered, for the record."""
         if deliveries:
-            self._mirror.touch(queue)
+            self._mirror.mark_changed(queue)
             if subscription == DEFAULT_SUBSCRIPTION:
-                self._mirror.note(queue, deliveries)
+                self._mirror.note_deliveries(queue, deliveries)
 
     async def receive(
         self,
@@ -169,10 +173,10 @@ class ArchivedStore:
         lease_seconds: float | None = None,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        given = await self._whole.ask(
+        given = await self._completeness.call(
             queue, lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
         )
-        self._given(queue, subscription, given)
+        self._note_deliveries(queue, subscription, given)
         return given
 
     async def poll(
@@ -183,35 +187,37 @@ class ArchivedStore:
         count: int,
         most_bytes: int | None = None,
     ) -> list[Delivery]:
-        given = await self._whole.ask(
+        given = await self._completeness.call(
             queue, lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
         )
-        self._given(queue, subscription, given)
+        self._note_deliveries(queue, subscription, given)
         return given
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        given = await self._whole.ask(
+        given = await self._completeness.call(
             queue, lambda: self._hot.ask_again(queue, subscription, index)
         )
-        self._given(queue, subscription, [given])
+        self._note_deliveries(queue, subscription, [given])
         return given
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
     ) -> list[list[Outcome]]:
-        outcomes = await self._whole.ask(
+        outcomes = await self._completeness.call(
             queue, lambda: self._hot.settle(queue, subscription, settlements)
         )
-        self._mirror.touch(queue)
+        self._mirror.mark_changed(queue)
         return outcomes
 
     # Reading.
 
     async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole.ask(queue, lambda: self._hot.read(queue, start, limit))
+        return await self._completeness.call(queue, lambda: self._hot.read(queue, start, limit))
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
-        return await self._whole.ask(queue, lambda: self._hot.scan(queue, start, stop, most_bytes))
+        return await self._completeness.call(
+            queue, lambda: self._hot.scan(queue, start, stop, most_bytes)
+        )
 
     async def view(
         self, queue: str, subscription: str, settled: bool | None, limit: int
@@ -221,7 +227,7 @@ class ArchivedStore:
         Only the record has the delivery counts of consumed messages. While MongoDB is away, only
         messages in the hot store are shown.
         """
-        hot = await self._whole.ask(
+        hot = await self._completeness.call(
             queue, lambda: self._hot.view(queue, subscription, settled, limit)
         )
         if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
@@ -253,10 +259,10 @@ class ArchivedStore:
         return sorted(merged, key=lambda one: one.index)[:limit]
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        return await self._whole.ask(queue, lambda: self._hot.find(queue, ids))
+        return await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        return await self._whole.ask(queue or "", lambda: self._hot.stats(queue))
+        return await self._completeness.call(queue or "", lambda: self._hot.stats(queue))
 
     async def known_stats(self) -> KnownStats:
         return await self._hot.known_stats()
@@ -264,40 +270,46 @@ class ArchivedStore:
     # Dead letters and dependencies.
 
     async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._whole.ask(queue, lambda: self._hot.dead_letters(queue, start, limit))
+        return await self._completeness.call(
+            queue, lambda: self._hot.dead_letters(queue, start, limit)
+        )
 
     async def redrive(
         self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> int:
-        count = await self._whole.ask(queue, lambda: self._hot.redrive(queue, action, ids))
-        self._mirror.touch(queue)
+        count = await self._completeness.call(queue, lambda: self._hot.redrive(queue, action, ids))
+        self._mirror.mark_changed(queue)
         return count
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        await self._whole.ask(queue, lambda: self._hot.release(queue, subscription, indexes))
-        self._mirror.touch(queue)
+        await self._completeness.call(
+            queue, lambda: self._hot.release(queue, subscription, indexes)
+        )
+        self._mirror.mark_changed(queue)
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        return await self._whole.ask(queue, lambda: self._hot.held(queue, subscription, limit))
+        return await self._completeness.call(
+            queue, lambda: self._hot.held(queue, subscription, limit)
+        )
 
     async def blockers(
         self, queue: str, subscription: str, indexes: Sequence[int]
     ) -> list[list[str]]:
-        return await self._whole.ask(
+        return await self._completeness.call(
             queue, lambda: self._hot.blockers(queue, subscription, indexes)
         )
 
     # Waiting and time.
 
     async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        return await self._whole.ask(
+        return await self._completeness.call(
             queue, lambda: self._hot.wait(queue, subscription, timeout_seconds)
         )
 
     async def wait_news(
         self, queue: str, subscription: str, seen: int, timeout_seconds: float
     ) -> News:
-        return await self._whole.ask(
+        return await self._completeness.call(
             queue, lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
         )
 
@@ -309,7 +321,7 @@ class ArchivedStore:
 
     async def tick(self) -> None:
         """Do what is due now; the record follows."""
-        await self._do_all([self._hot.tick, self.copy_all])
+        await self._run_all([self._hot.tick, self.copy_all])
 
     async def check_answered(self) -> None:
         """Restore what the hot store has lost after it was answered."""
@@ -321,9 +333,10 @@ class ArchivedStore:
 
     async def copy_all(self) -> None:
         """Bring the record up to date, whoever made the changes."""
-        await self._do_all([self._find_lost, self._copy_all])
+        await self._run_all([self._find_lost, self._copy_all])
 
     async def _find_lost(self) -> None:
+        """Recover if a queue in the record is missing in the hot store."""
         if await self._archive.names() - set(await self._hot.known_names()):
             await self.recover()
 
@@ -351,14 +364,14 @@ class ArchivedStore:
             try:
                 if self._archive.problem is not None:
                     await self._archive.ping()
-                work = [self._whole.check, self.check_answered, self.copy_changed]
-                if now >= next_pass and await self._is_ours("archive-pass", PASS_SECONDS):
+                work = [self._completeness.check, self.check_answered, self.copy_changed]
+                if now >= next_pass and await self._is_our_turn("archive-pass", PASS_SECONDS):
                     next_pass = now + PASS_SECONDS
                     work.append(self.copy_all)
-                if now >= next_sweep and await self._is_ours("archive-sweep", SWEEP_SECONDS):
+                if now >= next_sweep and await self._is_our_turn("archive-sweep", SWEEP_SECONDS):
                     next_sweep = now + SWEEP_SECONDS
                     work.append(self.sweep)
-                await self._do_all(work)
+                await self._run_all(work)
             except PenstockError as exc:
                 if not is_behind:
                     logger.error("the archive is behind: %s", exc)
@@ -370,18 +383,19 @@ class ArchivedStore:
                     logger.info("the archive has caught up")
                 is_behind = False
 
-    async def _is_ours(self, lock: str, seconds: float) -> bool:
-        """Whether this server does the work: the first one does, and the lock just expires.
+    async def _is_our_turn(self, lock: str, seconds: float) -> bool:
+        """Whether this server does the work in this period: the one that gets the lock does.
 
-        While the node with the lock is away, all servers do it, which is harmless but costs more.
+        The lock is left to expire. While its node is away, all servers do the work, which is
+        harmless but costs more.
         """
         try:
             return await self._hot.lock(lock, seconds)
         except StoreUnavailable:
             return True
 
-    async def _do_all(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """Do all the work, even if a node is away for some of it. Raises at the end."""
+    async def _run_all(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
+        """Run all of these, even if a node is away for some. Raises its error at the end."""
         failure: StoreUnavailable | None = None
         for one in work:
             try:

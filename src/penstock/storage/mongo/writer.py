@@ -1,4 +1,4 @@
-"""The inserts of one server: what arrives while one is under way joins the next.
+"""Inserts documents in groups: what arrives during one insert joins the next.
 
 A document that could not be written is retried until it is: the hot store has its message, so the
 record must have it too. Beyond a bound, publishes are refused.
@@ -19,23 +19,23 @@ __all__ = ["Writer"]
 
 logger = logging.getLogger(__name__)
 
-MOST_DOCUMENTS = 100_000
-_MOST_AT_ONCE = 10_000
+MAX_DOCUMENTS = 100_000
+_MAX_AT_ONCE = 10_000
 _RETRY_SECONDS = 0.5
 
-Version = Callable[[str], Awaitable[str | None]]
-Answer = asyncio.Future[str | None]
-Call = tuple[Sequence[Document], Answer]
+GetVersion = Callable[[str], Awaitable[str | None]]
+Written = asyncio.Future[str | None]
+Call = tuple[Sequence[Document], Written]
 
 
 class Writer:
-    """The waiting calls of each queue. ``version`` gets a queue's version in the hot store."""
+    """Inserts the documents of a queue in order. ``version`` gets its version in the hot store."""
 
-    def __init__(self, archive: Archive, version: Version, most: int = MOST_DOCUMENTS) -> None:
+    def __init__(self, archive: Archive, version: GetVersion, most: int = MAX_DOCUMENTS) -> None:
         self._archive = archive
         self._version = version
         self._most = most
-        self._lines: dict[str, list[Call]] = {}
+        self._waiting: dict[str, list[Call]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self.unwritten = 0
 
@@ -48,56 +48,59 @@ class Writer:
                 f"{self.unwritten} messages wait to be archived, which is the limit: try again"
             )
 
-    def add(self, queue: str, documents: Sequence[Document]) -> Answer:
+    def add(self, queue: str, documents: Sequence[Document]) -> Written:
         """A future that is done when they are in the record, with the queue's version at that time.
 
         It fails if they could not be written yet, or the version could not be read.
         """
         loop = asyncio.get_running_loop()
-        written: Answer = loop.create_future()
+        written: Written = loop.create_future()
         # Retrieve the exception, in case nobody awaits it.
         written.add_done_callback(lambda done: done.cancelled() or done.exception())
         self.unwritten += len(documents)
-        self._lines.setdefault(queue, []).append((documents, written))
+        self._waiting.setdefault(queue, []).append((documents, written))
         if queue not in self._tasks:
-            self._tasks[queue] = loop.create_task(self._work_off(queue))
+            self._tasks[queue] = loop.create_task(self._write_all(queue))
         return written
 
-    async def _work_off(self, queue: str) -> None:
+    async def _write_all(self, queue: str) -> None:
+        """Insert until no call of this queue is waiting."""
         try:
-            while calls := self._take(queue):
+            while calls := self._next_calls(queue):
                 documents = [document for part, _ in calls for document in part]
                 await self._write(queue, documents, [written for _, written in calls])
                 self.unwritten -= len(documents)
         finally:
             del self._tasks[queue]
 
-    def _take(self, queue: str) -> list[Call]:
-        line = self._lines.pop(queue, [])
+    def _next_calls(self, queue: str) -> list[Call]:
+        """The first waiting calls, whose documents are inserted together: at least one if any."""
+        calls = self._waiting.pop(queue, [])
         count = 0
-        for at, (documents, _) in enumerate(line):
+        for at, (documents, _) in enumerate(calls):
             count += len(documents)
-            if at and count > _MOST_AT_ONCE:
-                self._lines[queue] = line[at:]
-                return line[:at]
-        return line
+            if at and count > _MAX_AT_ONCE:
+                self._waiting[queue] = calls[at:]
+                return calls[:at]
+        return calls
 
-    async def _write(self, queue: str, documents: list[Document], answers: list[Answer]) -> None:
+    async def _write(self, queue: str, documents: list[Document], answers: list[Written]) -> None:
+        """Insert, and retry while MongoDB is away. Callers learn of the first failure at once."""
         while True:
             try:
                 await self._archive.insert(queue, documents)
                 break
             except StoreUnavailable as exc:
-                _fail(answers, exc)
+                _fail_all(answers, exc)
                 await asyncio.sleep(_RETRY_SECONDS)
             except (StorageError, IndexTaken) as exc:
                 logger.error("messages of %s could not be archived: %s", queue, exc)
-                _fail(answers, exc)
+                _fail_all(answers, exc)
                 return
         try:
             version = await self._version(queue)
         except StorageError as exc:
-            _fail(answers, exc)
+            _fail_all(answers, exc)
             return
         for answer in answers:
             if not answer.done():
@@ -115,7 +118,7 @@ class Writer:
             logger.error("%d messages are not in the archive", self.unwritten)
 
 
-def _fail(answers: list[Answer], error: StorageError) -> None:
+def _fail_all(answers: list[Written], error: StorageError) -> None:
     for answer in answers:
         if not answer.done():
             answer.set_exception(copy(error))

@@ -19,21 +19,21 @@ __all__ = ["Cluster"]
 
 Place = tuple[str, int]
 """Host and port."""
-Range = tuple[int, int, list[Place]]
+SlotRange = tuple[int, int, list[Place]]
 """First and last slot, and the nodes that have them: the master, then its replicas."""
 T = TypeVar("T")
 
 _SLOTS = 16384
-# In CLUSTER INFO, if every slot is covered or need not be.
-_OK = b"cluster_state:ok"
+# In CLUSTER INFO, if the cluster accepts commands.
+_STATE_OK = b"cluster_state:ok"
 _DOWN = "the cluster is down"
 # How many redirections a command follows.
-_MOST_MOVES = 16
+_MAX_REDIRECTIONS = 16
 # How many nodes are asked for the slot map at once, and for how long; the first answer counts.
-_ASKED = 3
+_ASKED_AT_ONCE = 3
 _ASK_SECONDS = 1.0
-# How often the slot map is read while there is trouble.
-_LOOK_SECONDS = 0.25
+# How often the slot map is read again while nodes fail or are slow.
+_REFRESH_SECONDS = 0.25
 # A command that has waited for this long may be waiting for a node that was replaced.
 _SLOW_SECONDS = 1.0
 # Errors after which another node may have taken over.
@@ -47,12 +47,12 @@ _FAILURES = (
 
 
 class Cluster:
-    """Nodes are independent: one that is down or hangs does not affect commands to the others.
+    """Routes each command to the master of its slot. A node that hangs does not affect the others.
 
     The slot map is read again, from other nodes, when a command fails, and repeatedly while a node
-    with slots lets commands wait. These are given up once the node has lost its slots to another
-    one. A slot that is being migrated belongs to nobody: half of a queue may be on either side, so
-    nothing is asked of the new node before it has all of it.
+    with slots is slow to answer. Commands to a node that has lost its slots to another one are
+    aborted. ASK redirections are not followed: while a slot is migrated, a queue may be split
+    between two nodes, so its commands fail until the new node has all of it.
     """
 
     is_cluster = True
@@ -68,77 +68,78 @@ class Cluster:
         self._owners: list[Place | None] = []  # by slot; empty until the map is known
         self._places: set[Place] = set()  # including replicas
         self._settings: dict[Place, Settings] = {}
-        self._asked: set[Place] = set()  # whose settings were read since they were last away
+        self._checked: set[Place] = set()  # their settings were read since they were last away
         self._reading: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._is_due = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._is_refresh_due = False
         self._background: set[asyncio.Task[Any]] = set()
-        self._turn = 0
+        self._rotation = 0
         self._listened_to: Place | None = None
 
     @property
-    def is_partly_there(self) -> bool:
+    def is_partly_available(self) -> bool:
         return any(node.answers for node in self._nodes.values())
 
     async def send(
         self, key: str, command: Sequence[Any], deadline: float, replicas: int = 0
     ) -> Any:
-        """See `Node.send`. It goes to the node that has the key."""
+        """See `Node.send`. The command goes to the master that has the key."""
         slot = key_slot(key.encode())
-        slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._look_soon)
+        slow = asyncio.get_running_loop().call_later(_SLOW_SECONDS, self._refresh_soon)
         try:
-            for _ in range(_MOST_MOVES):
+            for _ in range(_MAX_REDIRECTIONS):
                 place = await self._owner(slot)
                 try:
                     return await self._node(place).send(command, deadline, replicas)
                 except failures.MovedError as exc:
                     self._owners[exc.slot_id] = (exc.host or place[0], exc.port)
-                    self._look_soon()  # other slots may have moved as well
+                    self._refresh_soon()  # other slots may have moved as well
             raise failures.ClusterError("the nodes do not agree on who has the queue")
         except _FAILURES:
-            self._look_soon()
+            self._refresh_soon()
             raise
         finally:
             slow.cancel()
 
-    async def look_after(self, deadline: float) -> bool:
-        """See `Driver`. The settings of a node that was away are read again."""
-        await self._know()
-        writers = self._writers()
-        found = await asyncio.gather(*(self._check(place, deadline) for place in writers))
+    async def check_masters(self, deadline: float) -> bool:
+        """See `Driver`. Settings are read once, and again after a node was away."""
+        await self._ensure_slot_map()
+        masters = self._masters()
+        found = await asyncio.gather(*(self._check_master(place, deadline) for place in masters))
         failed = [one for one in found if isinstance(one, Exception)]
         if failed:
-            self._look_soon()
+            self._refresh_soon()
         if len(failed) == len(found):
             raise failed[0] if failed else failures.ClusterError("no node has any slot")
         return True in found
 
-    async def _check(self, place: Place, deadline: float) -> bool | Exception:
+    async def _check_master(self, place: Place, deadline: float) -> bool | Exception:
+        """Whether its settings were read; the error if the node does not work."""
         node = self._node(place)
         try:
             with suppress(failures.NoPermissionError):
                 info = await node.send(("CLUSTER", "INFO"), deadline)
-                if _OK not in info:
-                    node.fail(_DOWN)
+                if _STATE_OK not in info:
+                    node.mark_failed(_DOWN)
                     return failures.ClusterError(_DOWN)
-            if place in self._asked:
+            if place in self._checked:
                 return False
             self._settings[place] = await node.settings(deadline)
         except (failures.RedisError, OSError) as exc:
-            self._asked.discard(place)
+            self._checked.discard(place)
             return exc
-        self._asked.add(place)
+        self._checked.add(place)
         return True
 
     @property
     def settings(self) -> list[Settings | None]:
-        return [self._settings.get(place) for place in self._writers()]
+        return [self._settings.get(place) for place in self._masters()]
 
     @property
     def nodes(self) -> dict[str, str | None]:
         return {
             _name(place): node.problem
-            for place in self._writers()
+            for place in self._masters()
             if (node := self._nodes.get(place)) is not None
         }
 
@@ -148,17 +149,17 @@ class Cluster:
 
         Every node gets the news of all nodes. After a failure, another node is tried.
         """
-        await self._know()
-        places = self._writers()
+        await self._ensure_slot_map()
+        places = self._masters()
         others = [p for p in places if p != self._listened_to and not self._node(p).is_silent]
         places = others or places
-        self._turn += 1
-        self._listened_to = place = places[self._turn % len(places)]
+        self._rotation += 1
+        self._listened_to = place = places[self._rotation % len(places)]
         async with self._connect(place) as redis, redis.pubsub() as pubsub:
             yield pubsub, lambda: place in self._owners
 
     async def close(self) -> None:
-        tasks = [task for task in (self._looking, self._reading) if task is not None]
+        tasks = [task for task in (self._refreshing, self._reading) if task is not None]
         tasks += self._background
         for task in tasks:
             task.cancel()
@@ -166,7 +167,8 @@ class Cluster:
         for node in (*self._nodes.values(), *self._removed):
             await node.close()
 
-    def _writers(self) -> list[Place]:
+    def _masters(self) -> list[Place]:
+        """The nodes that have slots."""
         return sorted({place for place in self._owners if place is not None})
 
     def _node(self, place: Place) -> Node:
@@ -177,7 +179,7 @@ class Cluster:
         return node
 
     async def _owner(self, slot: int) -> Place:
-        await self._know()
+        await self._ensure_slot_map()
         place = self._owners[slot]
         if place is None:
             raise failures.ClusterError(f"no node has the slot {slot}")
@@ -185,37 +187,40 @@ class Cluster:
 
     # The slot map.
 
-    async def _know(self) -> None:
+    async def _ensure_slot_map(self) -> None:
+        """Read the map if it is not known yet. Raises `ClusterError`."""
         if not self._owners:
-            await self._read()
+            await self._read_slot_map()
 
-    def _look_soon(self) -> None:
-        self._is_due = True
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look())
-            self._looking.add_done_callback(self._end_look)
+    def _refresh_soon(self) -> None:
+        """Read the map again in the background, now or as soon as `_REFRESH_SECONDS` allow."""
+        self._is_refresh_due = True
+        if self._refreshing is None:
+            self._refreshing = asyncio.get_running_loop().create_task(self._refresh_slot_map())
+            self._refreshing.add_done_callback(self._end_refreshing)
 
-    def _end_look(self, _: asyncio.Task[None]) -> None:
-        self._looking = None
+    def _end_refreshing(self, _: asyncio.Task[None]) -> None:
+        self._refreshing = None
 
-    async def _look(self) -> None:
-        """Read the map at most every `_LOOK_SECONDS`, and once more after the last failure."""
-        while self._is_due or self._is_one_still():
-            self._is_due = False
+    async def _refresh_slot_map(self) -> None:
+        """Read the map every `_REFRESH_SECONDS`, until it was read after the last failure."""
+        while self._is_refresh_due or self._is_any_master_slow():
+            self._is_refresh_due = False
             with suppress(failures.ClusterError):  # callers get the error from their own calls
-                await self._read()
-            await asyncio.sleep(_LOOK_SECONDS)
+                await self._read_slot_map()
+            await asyncio.sleep(_REFRESH_SECONDS)
 
-    def _is_one_still(self) -> bool:
+    def _is_any_master_slow(self) -> bool:
+        """Whether one is silent or has commands that wait, so that it may have been replaced."""
         return any(
-            (node.is_silent or node.waiting(_SLOW_SECONDS)) and place in self._owners
+            (node.is_silent or node.slow_commands(_SLOW_SECONDS)) and place in self._owners
             for place, node in self._nodes.items()
         )
 
-    async def _read(self) -> None:
+    async def _read_slot_map(self) -> None:
         """Read the map; concurrent callers share one read. Raises `ClusterError`."""
         if self._reading is None:
-            self._reading = asyncio.get_running_loop().create_task(self._read_from_some())
+            self._reading = asyncio.get_running_loop().create_task(self._read_from_any_node())
             self._reading.add_done_callback(self._end_reading)
         await asyncio.shield(self._reading)
 
@@ -224,46 +229,55 @@ class Cluster:
         if not task.cancelled():
             task.exception()  # retrieved, in case nobody awaits it any more
 
-    async def _read_from_some(self) -> None:
+    async def _read_from_any_node(self) -> None:
+        """Ask a few known nodes at once, others each time, and use the first map that comes."""
         known = sorted(place for place in self._places if not self._node(place).is_silent)
-        self._turn += 1
-        first = self._turn % len(known) if known else 0
-        chosen = (known[first:] + known[:first])[:_ASKED]
-        if len(chosen) < _ASKED:
+        self._rotation += 1
+        first = self._rotation % len(known) if known else 0
+        chosen = (known[first:] + known[:first])[:_ASKED_AT_ONCE]
+        if len(chosen) < _ASKED_AT_ONCE:
             chosen += [place for place in self._hosts if place not in chosen]
         reason = "they know of none"
-        for answer in asyncio.as_completed([self._in_background(self._ask(p)) for p in chosen]):
+        for answer in asyncio.as_completed(
+            [self._in_background(self._slot_map_of(p)) for p in chosen]
+        ):
             found = await answer
             if isinstance(found, Exception):
                 reason = str(found) or "it does not answer"
             elif found:
-                self._take(found)
+                self._apply_slot_map(found)
+                self._remove_former_nodes()
                 return
         raise failures.ClusterError(f"no node tells where the slots are: {reason}")
 
-    async def _ask(self, place: Place) -> list[Range] | Exception:
+    async def _slot_map_of(self, place: Place) -> list[SlotRange] | Exception:
+        """The map as a node knows it, or why it could not be read."""
         try:
             answer = await self._node(place).ask("CLUSTER", "SLOTS", seconds=_ASK_SECONDS)
         except (failures.RedisError, OSError, RuntimeError) as exc:  # see `Node.send`
             return exc
         return [
-            (first, last, [_place(one, place[0]) for one in holders])
-            for first, last, *holders in answer
+            (first, last, [_to_place(node, place[0]) for node in nodes])
+            for first, last, *nodes in answer
         ]
 
-    def _take(self, found: list[Range]) -> None:
+    def _apply_slot_map(self, found: list[SlotRange]) -> None:
+        """Use this map, and abort commands that wait for a node that has lost its slots."""
         owners: list[Place | None] = [None] * _SLOTS
         for first, last, (place, *_) in found:
             owners[first : last + 1] = [place] * (last + 1 - first)
         self._owners = owners
-        writers = self._writers()
-        self._places = {place for _, _, holders in found for place in holders}
+        self._places = {place for _, _, nodes in found for place in nodes}
+        masters = self._masters()
         for place, node in self._nodes.items():
-            if place not in writers:
-                node.give_up(_SLOW_SECONDS)
+            if place not in masters:
+                node.abort_slow_commands(_SLOW_SECONDS)
+
+    def _remove_former_nodes(self) -> None:
+        """Forget the nodes that are no longer in the cluster."""
         for place in set(self._nodes) - self._places:
             self._settings.pop(place, None)
-            self._asked.discard(place)
+            self._checked.discard(place)
             node = self._nodes.pop(place)
             self._removed.add(node)
             self._in_background(self._close_later(node))
@@ -275,7 +289,7 @@ class Cluster:
         return task
 
     async def _close_later(self, node: Node) -> None:
-        """Leave time for the answers that others still wait for."""
+        """Close a node once no command can be waiting for its answer any more."""
         await asyncio.sleep(self._timeout_seconds)
         await node.close()
         self._removed.discard(node)
@@ -285,7 +299,7 @@ def _name(place: Place) -> str:
     return f"{place[0]}:{place[1]}"
 
 
-def _place(found: list[Any], asked: str) -> Place:
-    """A node that does not know its own address has the one at which it was asked."""
-    host, port, *_ = found
-    return (host.decode() if host else asked), port
+def _to_place(node: list[Any], asked_host: str) -> Place:
+    """From CLUSTER SLOTS. A node that does not know its own host is at the one that was asked."""
+    host, port, *_ = node
+    return (host.decode() if host else asked_host), port

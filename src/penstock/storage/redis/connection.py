@@ -17,7 +17,7 @@ from penstock.errors import (
 )
 from penstock.storage.base import Durability
 from penstock.storage.redis.address import parse
-from penstock.storage.redis.driver import drive
+from penstock.storage.redis.driver import driver_for
 from penstock.storage.redis.node import Settings
 from penstock.storage.redis.scripts import script
 
@@ -89,7 +89,7 @@ class Connection:
     def __init__(self, url: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         address = parse(url)
         self.prefix = address.prefix
-        self.driver = drive(address, timeout_seconds)
+        self.driver = driver_for(address, timeout_seconds)
         self._replicas = address.replicas
         self._timeout_seconds = timeout_seconds
         self.round_trips = 0
@@ -138,10 +138,10 @@ class Connection:
     def _deadline(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout_seconds
 
-    async def look_after(self) -> bool:
+    async def check_masters(self) -> bool:
         """See `Driver`. Raises `StoreUnavailable` if no Redis answers."""
         with translated():
-            return await self.driver.look_after(self._deadline())
+            return await self.driver.check_masters(self._deadline())
 
     def durability(self) -> Durability:
         """``fsync`` only if every Redis is reachable and says that it syncs every write."""

@@ -18,7 +18,7 @@ from penstock.storage import base
 from penstock.storage.redis.connection import Argument
 from penstock.storage.redis.definitions import QueueDefinition, queue_fields
 from penstock.storage.redis.steps import Steps
-from penstock.storage.redis.subscribing import ID_BITS, Subscribing, new_reader
+from penstock.storage.redis.subscribing import ID_BITS, Subscribing, new_reader_fields
 
 __all__ = ["Defining"]
 
@@ -87,7 +87,9 @@ class Defining:
             if await steps.run("describe", key):
                 raise definitions.queue_exists(name)
             raise definitions.reserved_name()
-        parts = self._whole_queue(name, change.config, new_reader(self._rng, SubscriptionConfig()))
+        parts = self._whole_queue(
+            name, change.config, new_reader_fields(self._rng, SubscriptionConfig())
+        )
         parts.append(self._events_queue(name) if change.config.events else False)
         # The name first: a name without a queue is harmless, a queue without a name is not.
         await self._add_names(name, change.config)
@@ -103,7 +105,7 @@ class Defining:
         own = [*self._new_queue(config, salt=salt), *more]
         letters = self._new_queue(QueueConfig(), salt=self._rng.getrandbits(_SALT_BITS))
         letters += ["source", name, "source_salt", salt]
-        reader = new_reader(self._rng, SubscriptionConfig(max_deliveries=None))
+        reader = new_reader_fields(self._rng, SubscriptionConfig(max_deliveries=None))
         return [own, default, letters, reader]
 
     def _events_queue(self, name: str) -> list[Any]:

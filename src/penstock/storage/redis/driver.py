@@ -19,30 +19,31 @@ from penstock.storage.redis.address import Address
 from penstock.storage.redis.cluster import Cluster
 from penstock.storage.redis.node import Node, Settings
 
-__all__ = ["Driver", "Listening", "drive"]
+__all__ = ["Driver", "Listening", "driver_for"]
 
-# A Sentinel that does not answer must not keep us from asking the next one.
+# Short, so that a Sentinel that does not answer does not delay asking the next one.
 _SENTINEL_SECONDS = 1.0
 
 Listening = AbstractAsyncContextManager[tuple[PubSub, Callable[[], bool]]]
+"""See `Driver.listening`."""
 
 
 class Driver(Protocol):
-    """Connects with the first command. Deadlines are in the event loop's time."""
+    """Sends commands, and connects with the first. Deadlines are in the event loop's time."""
 
     @property
     def is_cluster(self) -> bool: ...
 
     @property
-    def is_partly_there(self) -> bool:
-        """Whether at least one node of several works."""
+    def is_partly_available(self) -> bool:
+        """Whether at least one node of a cluster works."""
 
     async def send(
         self, key: str, command: Sequence[Any], deadline: float, replicas: int = 0
     ) -> Any:
         """See `Node.send`. The key determines the node."""
 
-    async def look_after(self, deadline: float) -> bool:
+    async def check_masters(self, deadline: float) -> bool:
         """Check each master. Returns whether any settings were read again.
 
         Raises the driver's errors if none of them works.
@@ -54,7 +55,7 @@ class Driver(Protocol):
 
     @property
     def nodes(self) -> Mapping[str, str | None]:
-        """By address, why a node is away, if it is. Empty for a single Redis."""
+        """The masters of a cluster, with why one is away, or None. Empty for a single Redis."""
 
     def listening(self) -> Listening:
         """A connection of its own for news, and a check whether they still arrive there."""
@@ -62,15 +63,15 @@ class Driver(Protocol):
     async def close(self) -> None: ...
 
 
-def drive(address: Address, timeout_seconds: float) -> Driver:
-    """``timeout_seconds`` is the longest that a command may take."""
+def driver_for(address: Address, timeout_seconds: float) -> Driver:
+    """The driver for this kind of address. No command may take longer than ``timeout_seconds``."""
     options: dict[str, Any] = {
         "protocol": 2,
-        # Not the driver's: it would make a task for each command, and could mistake the
+        # `Node` sets timeouts: redis-py would make a task for each command, and could mistake the
         # cancellation of its caller for its own timeout.
         "socket_timeout": None,
         "socket_connect_timeout": timeout_seconds,
-        # The driver must not send a publish twice; retrying is up to the caller.
+        # redis-py must not send a publish twice; retrying is up to the caller.
         "retry": Retry(NoBackoff(), 0),
         # Otherwise each new connection looks up the version in the installed files.
         "driver_info": DriverInfo(),
@@ -78,9 +79,9 @@ def drive(address: Address, timeout_seconds: float) -> Driver:
     }
     match address.kind:
         case "single":
-            return _Alone(lambda: _single(address, options), timeout_seconds)
+            return _SingleRedis(lambda: _connect_to_url(address, options), timeout_seconds)
         case "sentinel":
-            return _Watched(address, options, timeout_seconds)
+            return _SentinelMaster(address, options, timeout_seconds)
         case "cluster":
             return Cluster(
                 address.hosts,
@@ -89,7 +90,7 @@ def drive(address: Address, timeout_seconds: float) -> Driver:
             )
 
 
-def _single(address: Address, options: dict[str, Any]) -> Redis:
+def _connect_to_url(address: Address, options: dict[str, Any]) -> Redis:
     try:
         return Redis.from_url(address.url, **options)
     except ValueError as exc:
@@ -97,11 +98,11 @@ def _single(address: Address, options: dict[str, Any]) -> Redis:
         raise InvalidArgument(f"the store's url is not one of Redis: {exc}") from exc
 
 
-class _Alone:
-    """A single Redis, or whichever is behind its address."""
+class _SingleRedis:
+    """A single Redis, or whichever is at its address."""
 
     is_cluster = False
-    is_partly_there = False
+    is_partly_available = False
     nodes: Mapping[str, str | None] = MappingProxyType({})
 
     def __init__(self, connect: Callable[[], Redis], timeout_seconds: float) -> None:
@@ -114,7 +115,7 @@ class _Alone:
     ) -> Any:
         return await self._node.send(command, deadline, replicas)
 
-    async def look_after(self, deadline: float) -> bool:
+    async def check_masters(self, deadline: float) -> bool:
         self.settings = [await self._node.settings(deadline)]
         return True
 
@@ -127,17 +128,17 @@ class _Alone:
         await self._node.close()
 
 
-class _Watched(_Alone):
-    """Sentinel is asked for the master at each new connection."""
+class _SentinelMaster(_SingleRedis):
+    """The master, for which the Sentinels are asked at each new connection."""
 
     def __init__(self, address: Address, options: dict[str, Any], timeout_seconds: float) -> None:
-        own = {
+        sentinel_options = {
             "socket_timeout": _SENTINEL_SECONDS,
             "socket_connect_timeout": _SENTINEL_SECONDS,
             "retry": options["retry"],
             **address.sentinel_options,
         }
-        sentinel = Sentinel(address.hosts, sentinel_kwargs=own, **options)  # type: ignore[no-untyped-call]
+        sentinel = Sentinel(address.hosts, sentinel_kwargs=sentinel_options, **options)  # type: ignore[no-untyped-call]
         self._sentinels: list[Redis] = sentinel.sentinels
         super().__init__(lambda: cast(Redis, sentinel.master_for(address.service)), timeout_seconds)
 

@@ -15,8 +15,8 @@ from penstock.errors import StoreUnavailable
 __all__ = ["Node", "Settings"]
 
 Settings = Mapping[str, str]
-"""By name."""
-_SETTINGS = ("CONFIG GET", "append*", "maxmemory-policy")
+"""The values of Redis's settings by name."""
+_GET_SETTINGS = ("CONFIG GET", "append*", "maxmemory-policy")
 
 # How long WAIT waits for replicas.
 _REPLICAS_SECONDS = 2.0
@@ -25,14 +25,14 @@ _PROBE_SECONDS = 1.0
 
 _RESET = "the connection was reset"
 
-# It is away, or no longer the master.
+# Redis is away, or no longer the master.
 _FAILURES = (failures.ConnectionError, failures.ReadOnlyError, OSError)
-# What closing may raise if data is still to be sent. The connection is closed nevertheless.
-_CLOSED = (failures.RedisError, OSError, RuntimeError)
+# Closing may raise these if data is still to be sent. The connection is closed nevertheless.
+_CLOSE_ERRORS = (failures.RedisError, OSError, RuntimeError)
 
 
 class _Client:
-    """The driver's connections to a Redis, and how many use them."""
+    """A connection pool of redis-py, and how many commands use it now."""
 
     __slots__ = ("redis", "users")
 
@@ -41,18 +41,18 @@ class _Client:
         self.users = 0
 
     async def close(self) -> None:
-        with suppress(*_CLOSED):
+        with suppress(*_CLOSE_ERRORS):
             await self.redis.aclose()
 
 
 class Node:
     """Connects with the first command; further connections are made as needed.
 
-    A Redis that lets a command reach its deadline is only pinged from then on: until it answers,
-    commands are refused at once, without holding a connection. After any failure, the existing
-    connections are abandoned, so that the next command goes wherever a new connection leads. They
-    are closed when nobody uses them any more: a connection that is closed in use is opened again
-    by the driver, and then nobody closes it.
+    A Redis is *silent* once a command has reached its deadline. It is then only pinged: until it
+    answers, commands are refused at once, without holding a connection. After any failure, the
+    existing connections are abandoned, since a new one may lead to another Redis. They are closed
+    when no command uses them any more: redis-py would reopen a connection that is closed in use,
+    and nobody would close that.
     """
 
     def __init__(
@@ -60,14 +60,13 @@ class Node:
     ) -> None:
         """``name`` is used in error messages."""
         self._connect = connect
-        self._silent = f"{name} does not answer"
-        self._clients: set[_Client] = set()  # those not known to be closed
+        self._no_answer = f"{name} does not answer"
+        self._clients: set[_Client] = set()  # all that are not closed yet
         self._client = self._open()
-        # No command lasts longer.
-        self._timeout_seconds = timeout_seconds
-        self._is_used = False
+        self._timeout_seconds = timeout_seconds  # of every command
+        self._has_client_worked = False
         self._probe: asyncio.Task[None] | None = None
-        self._waiting: set[asyncio.Timeout] = set()
+        self._timeouts: set[asyncio.Timeout] = set()  # of the commands under way
         self._closing: set[asyncio.Task[None]] = set()
         self.answers = False
         """Whether the last command succeeded."""
@@ -85,61 +84,61 @@ class Node:
         `StoreUnavailable` if Redis has executed it but too few replicas have it.
         """
         if self._probe is not None:
-            raise failures.TimeoutError(self._silent)
+            raise failures.TimeoutError(self._no_answer)
         timeout = asyncio.timeout_at(deadline)
-        self._waiting.add(timeout)
+        self._timeouts.add(timeout)
         client = self._client
         try:
             async with timeout:
-                with self._used(client) as redis:
+                with self._in_use(client) as redis:
                     if replicas:
                         answer = await _send_replicated(redis, command, replicas)
                     else:
                         answer = await redis.execute_command(*command)  # type: ignore[no-untyped-call]
         except (TimeoutError, failures.TimeoutError) as exc:
-            self._leave(client, self._silent, is_silent=True)
-            raise failures.TimeoutError(self._silent) from exc
+            self._abandon(client, self._no_answer, is_silent=True)
+            raise failures.TimeoutError(self._no_answer) from exc
         except _FAILURES as exc:
-            self._leave(client, str(exc) or self._silent)
+            self._abandon(client, str(exc) or self._no_answer)
             raise
         except RuntimeError as exc:
             # uvloop raises this for a connection that was reset before the write.
-            self._leave(client, _RESET)
+            self._abandon(client, _RESET)
             raise failures.ConnectionError(_RESET) from exc
         except (StoreUnavailable, failures.ClusterDownError) as exc:
-            self.fail(str(exc))
+            self.mark_failed(str(exc))
             raise
         except failures.ResponseError:
-            self._succeed()
+            self._mark_working()
             raise
         finally:
-            self._waiting.discard(timeout)
-        self._succeed()
+            self._timeouts.discard(timeout)
+        self._mark_working()
         return answer
 
-    def fail(self, why: str) -> None:
-        """Note that it answers, but does not work."""
+    def mark_failed(self, why: str) -> None:
+        """Note that commands do not succeed, although it may answer."""
         self.answers, self.problem = False, why
 
-    def _succeed(self) -> None:
-        self.answers = self._is_used = True
+    def _mark_working(self) -> None:
+        self.answers = self._has_client_worked = True
         self.problem = None
 
-    def waiting(self, seconds: float) -> list[asyncio.Timeout]:
-        """The commands that have waited for this long."""
+    def slow_commands(self, seconds: float) -> list[asyncio.Timeout]:
+        """The timeouts of commands that have waited for an answer for this long."""
         until = asyncio.get_running_loop().time() + self._timeout_seconds - seconds
-        waiting = [one for one in self._waiting if not one.expired()]
-        return [one for one in waiting if (one.when() or until) < until]
+        pending = [one for one in self._timeouts if not one.expired()]
+        return [one for one in pending if (one.when() or until) < until]
 
-    def give_up(self, seconds: float) -> None:
-        """Time out the commands that have waited for this long."""
-        for one in self.waiting(seconds):
+    def abort_slow_commands(self, seconds: float) -> None:
+        """Let commands that have waited for this long time out now."""
+        for one in self.slow_commands(seconds):
             one.reschedule(0)
 
     async def settings(self, deadline: float) -> Settings:
-        """The settings that matter here; empty if it does not tell. Raises like `send`."""
+        """The settings that matter; empty if they may not be read. Raises like `send`."""
         try:
-            found: Settings = await self.send(_SETTINGS, deadline)
+            found: Settings = await self.send(_GET_SETTINGS, deadline)
         except failures.ClusterDownError:
             raise
         except failures.ResponseError:
@@ -147,9 +146,12 @@ class Node:
         return found
 
     async def ask(self, *command: Any, seconds: float) -> Any:
-        """Run a command even while it is silent. Raises the driver's errors, and `TimeoutError`."""
+        """Run a command even while Redis is silent, without noting whether it answers.
+
+        Raises the driver's errors, and `TimeoutError`.
+        """
         async with asyncio.timeout(seconds):
-            with self._used(self._client) as redis:
+            with self._in_use(self._client) as redis:
                 return await redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     def _open(self) -> _Client:
@@ -158,30 +160,31 @@ class Node:
         return client
 
     @contextmanager
-    def _used(self, client: _Client) -> Iterator[Redis]:
+    def _in_use(self, client: _Client) -> Iterator[Redis]:
+        """Keep the client from being closed meanwhile."""
         client.users += 1
         try:
             yield client.redis
         finally:
             client.users -= 1
-            self._close_unless_needed(client)
+            self._close_if_unused(client)
 
-    def _leave(self, client: _Client, why: str, *, is_silent: bool = False) -> None:
-        """Use new connections from now on. Answers that others wait for may still come.
+    def _abandon(self, client: _Client, why: str, *, is_silent: bool = False) -> None:
+        """Use new connections from now on. Commands under way may still get their answers.
 
-        Does nothing if they were abandoned before: their failure says nothing about newer ones.
+        Does nothing if the client was abandoned before: that says nothing about its successor.
         """
         if client is not self._client:
             return
-        self.fail(why)
+        self.mark_failed(why)
         if is_silent and self._probe is None:
-            self._probe = asyncio.get_running_loop().create_task(self._until_it_answers())
+            self._probe = asyncio.get_running_loop().create_task(self._ping_until_it_answers())
             self._probe.add_done_callback(self._end_probe)
-        if self._is_used:
-            self._client, self._is_used = self._open(), False
-            self._close_unless_needed(client)
+        if self._has_client_worked:
+            self._client, self._has_client_worked = self._open(), False
+            self._close_if_unused(client)
 
-    def _close_unless_needed(self, client: _Client) -> None:
+    def _close_if_unused(self, client: _Client) -> None:
         if client is not self._client and not client.users:
             task = asyncio.get_running_loop().create_task(self._close(client))
             self._closing.add(task)
@@ -194,12 +197,12 @@ class Node:
     def _end_probe(self, _: asyncio.Task[None]) -> None:
         self._probe = None
 
-    async def _until_it_answers(self) -> None:
+    async def _ping_until_it_answers(self) -> None:
         while True:
             client = self._open()
             try:
                 async with asyncio.timeout(_PROBE_SECONDS):
-                    with self._used(client) as redis:
+                    with self._in_use(client) as redis:
                         await redis.ping()
                 return
             except (TimeoutError, failures.TimeoutError):
@@ -208,7 +211,7 @@ class Node:
                 return  # the next command will fail at once, with the reason
 
     async def close(self) -> None:
-        """No command may be under way."""
+        """Close all connections. No command may be under way."""
         if self._probe is not None:
             self._probe.cancel()
             await asyncio.gather(self._probe, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The state of a queue for an archive, and restoring a queue from it."""
+"""The state of a queue, which an archive keeps, and restoring a queue from it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _encode = msgspec.msgpack.Encoder().encode
 _queue_config = msgspec.json.Decoder(QueueConfig).decode
 _reader_config = msgspec.json.Decoder(SubscriptionConfig).decode
 
-# Fields that follow from the messages, or are temporary.
+# Fields that are not restored: they follow from the messages and subscriptions, or are temporary.
 _DERIVED = {b"version", b"next", b"first", b"bytes", b"subs", b"odd", b"expires", b"pending"}
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Rebuilding:
-    """Takes snapshots of queues, and restores them."""
+    """The part of `HotStore` that is not in `Store`: see there."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -47,35 +47,33 @@ class Rebuilding:
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
         key = self._steps.keys.queue(state.name)
-        kept = [
-            part
-            for name, value in _pairs(state.fields)
-            if name not in _DERIVED
-            for part in (name, value)
-        ]
-        if state.config.events:
-            kept += [b"expires", b"1"]  # see `queue_fields`
-        kept += [b"next", b"0", b"first", b"0", b"bytes", b"0"]
         if not state.name.endswith(DEAD_LETTER_SUFFIX):
-            # First, since it may be on another node: a queue without a name would not be found.
+            # First, since the list may be on another node: a queue that is not in it is not found.
             await self._steps.command("SADD", self._steps.keys.queues, state.name)
-        (answer,) = await self._steps.run("restore_queue", key, _pack(kept))
+        (answer,) = await self._steps.run("restore_queue", key, _pack(_fields(state)))
         if answer != b"ok":
             return False
-        there = Runs()
+        present, matched = await self._restore_messages(key, state, messages)
+        await self._restore_readers(key, state, present, matched)
+        self._steps.forget(state.name)
+        return True
+
+    async def _restore_messages(
+        self, key: str, state: QueueState, messages: AsyncIterator[Sequence[Message]]
+    ) -> tuple[Runs, dict[str, Runs]]:
+        """Returns the indexes of the messages, and of those that match, by subscription."""
+        present = Runs()
         matched = {reader.name: Runs() for reader in state.readers}
         feeds = list(_feeds(state))
         async for part in messages:
             for chunk in _chunks(part):
-                await self._steps.run("restore_messages", key, *_arguments(chunk))
+                await self._steps.run("restore_messages", key, *_message_arguments(chunk))
                 for message in chunk:
-                    there.add(message.index, message.index + 1)
+                    present.add(message.index, message.index + 1)
                     for feed, since in feeds:
                         if message.index >= since and matches(feed, message):
                             matched[feed.key].add(message.index, message.index + 1)
-        await self._finish(key, state, there, matched)
-        self._steps.forget(state.name)
-        return True
+        return present, matched
 
     async def is_complete(self, archive: str) -> bool:
         found = await self._steps.command("GET", self._steps.keys.archive)
@@ -91,16 +89,16 @@ class Rebuilding:
     async def unlock(self, name: str, token: str) -> None:
         await self._steps.run("unlock", self._steps.keys.lock(name), token)
 
-    async def _finish(
-        self, key: str, state: QueueState, there: Runs, matched: dict[str, Runs]
+    async def _restore_readers(
+        self, key: str, state: QueueState, present: Runs, matched: dict[str, Runs]
     ) -> None:
-        """Settle all indexes without a message: before the first, in between, and at the end."""
+        """Restore the subscriptions, for which all indexes without a message are settled."""
         steps = self._steps
-        stop = max(state.next, there.stop)
-        first = there.first
+        stop = max(state.next, present.stop)
+        first = present.first
         first = stop if first is None else first
         await steps.command("HSET", key, "next", stop, "first", first)
-        gone = [bound for run in there.outside(0, stop) for bound in run]
+        gone = [bound for run in present.outside(0, stop) for bound in run]
         version = dict(_pairs(state.fields))[b"version"].decode()
         number = int(version.partition(".")[2])
         await steps.run(
@@ -133,11 +131,12 @@ class Rebuilding:
 
 
 def _pack(value: Any) -> bytes:
-    """MessagePack in which bytes are strings, as Lua has only strings of bytes."""
-    return _encode(_as_texts(value))
+    """MessagePack with bytes as strings, since Lua has no other type for bytes."""
+    return _encode(_as_strings(value))
 
 
-def _as_texts(value: Any) -> Any:
+def _as_strings(value: Any) -> Any:
+    """Encode all bytes in it as MessagePack strings, which need not be UTF-8 for Lua."""
     if isinstance(value, bytes):
         size = len(value)
         if size < 2**5:
@@ -148,8 +147,21 @@ def _as_texts(value: Any) -> Any:
             head = b"\xdb" + size.to_bytes(4, "big")
         return msgspec.Raw(head + value)
     if isinstance(value, list | tuple):
-        return [_as_texts(one) for one in value]
+        return [_as_strings(one) for one in value]
     return value
+
+
+def _fields(state: QueueState) -> list[bytes]:
+    """The fields of a queue that has no messages and subscriptions yet."""
+    fields = [
+        part
+        for name, value in _pairs(state.fields)
+        if name not in _DERIVED
+        for part in (name, value)
+    ]
+    if state.config.events:
+        fields += [b"expires", b"1"]  # see `queue_fields`
+    return [*fields, b"next", b"0", b"first", b"0", b"bytes", b"0"]
 
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
@@ -188,7 +200,7 @@ def _reader_state(answer: list[Any]) -> ReaderState:
         deliveries, epoch, late, reason = value.split(b":", 3)
         is_late = late == b"1" or int(index) in in_flight
         tries.append(Tries(int(index), int(deliveries), int(epoch), is_late, reason))
-    # In flight for the first time: for those there is nothing but the lease.
+    # Messages in flight for the first time have a lease, but no entry in :tries.
     known = {one.index for one in tries}
     tries += [Tries(index, 1, generation, True, b"") for index in in_flight - known]
     return ReaderState(
@@ -208,6 +220,7 @@ def _bounds(flat: list[bytes]) -> list[int]:
 
 
 def _feeds(state: QueueState) -> Iterator[tuple[Feed, int]]:
+    """The filters of its subscriptions, and the index from which on each is to be applied."""
     for reader in state.readers:
         fields = dict(_pairs(reader.fields))
         text = _reader_config(fields[b"config"]).filter
@@ -216,6 +229,7 @@ def _feeds(state: QueueState) -> Iterator[tuple[Feed, int]]:
 
 
 def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Split messages by size, for one call of a script each."""
     chunk: list[Message] = []
     size = 0
     for message in messages:
@@ -228,7 +242,8 @@ def _chunks(messages: Sequence[Message]) -> Iterator[list[Message]]:
         yield chunk
 
 
-def _arguments(chunk: list[Message]) -> list[Argument]:
+def _message_arguments(chunk: list[Message]) -> list[Argument]:
+    """The arguments of restore_messages.lua."""
     extras = {}
     packed: list[Argument] = []
     for position, message in enumerate(chunk, 1):

@@ -85,7 +85,7 @@ class Steps:
         try:
             yield
         except StoreUnavailable as exc:
-            if not self.connection.driver.is_partly_there:
+            if not self.connection.driver.is_partly_available:
                 self.problem = str(exc)
             raise
         finally:

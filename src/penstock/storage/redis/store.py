@@ -112,7 +112,7 @@ class RedisStore:
         """
         connection = Connection(url, timeout_seconds=timeout_seconds)
         try:
-            await connection.look_after()
+            await connection.check_masters()
             connection.check_policy()
         except BaseException:
             await connection.close()
@@ -392,12 +392,12 @@ class RedisStore:
         does not affect the others; `StoreUnavailable` is raised at the end.
         """
         if self._connection.driver.is_cluster:
-            await self._look_after()
+            await self._check_masters()
         await self._overview.sweep(every_seconds)
 
-    async def _look_after(self) -> None:
+    async def _check_masters(self) -> None:
         """Check nodes that were away before, or are new."""
-        if await self._connection.look_after():
+        if await self._connection.check_masters():
             self._publishing.durability = self._connection.durability()
             try:
                 self._connection.check_policy()

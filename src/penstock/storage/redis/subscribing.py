@@ -1,4 +1,4 @@
-"""Changes of subscriptions, and putting old messages through a filter."""
+"""Changes of subscriptions, and filtering the messages that were published before."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from penstock.storage.redis.matching import matches
 from penstock.storage.redis.messages import MICROSECONDS, to_messages
 from penstock.storage.redis.steps import Arguments, Steps
 
-__all__ = ["ID_BITS", "Subscribing", "new_reader"]
+__all__ = ["ID_BITS", "Subscribing", "new_reader_fields"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -42,8 +42,8 @@ _CHUNK = 1000
 _RESERVATION_SECONDS = 24 * 3600
 
 
-class _Filtered(NamedTuple):
-    """What is known before a filtered subscription is created: its matches from `first` on."""
+class _EarlierMatches(NamedTuple):
+    """The matches of a new filter among the messages from `first` up to its reservation."""
 
     definition: QueueDefinition
     reservation: str
@@ -51,43 +51,48 @@ class _Filtered(NamedTuple):
     matches: list[int]
 
 
-def new_reader(rng: Random, config: SubscriptionConfig, secrets: Sequence[str] = ()) -> list[Any]:
-    """The fields of a new subscription."""
+def new_reader_fields(
+    rng: Random, config: SubscriptionConfig, secrets: Sequence[str] = ()
+) -> list[Any]:
+    """The fields of a new subscription in Redis, with a random id."""
     return [*reader_fields(config, secrets), "id", rng.getrandbits(ID_BITS)]
 
 
 class Subscribing:
-    """Filtering old messages holds ``turn`` for each step only, so that others can go on.
+    """``lock`` lets one change of this server be made at a time.
 
-    The callers of all other methods hold it.
+    `create_filtered` and `seek` may take long. They acquire it for each of their steps, so that
+    other changes can be made in between. Callers of the other methods hold it.
     """
 
-    def __init__(self, steps: Steps, rng: Random, turn: asyncio.Lock) -> None:
+    def __init__(self, steps: Steps, rng: Random, lock: asyncio.Lock) -> None:
         self._steps = steps
         self._rng = rng
-        self._turn = turn
+        self._lock = lock
 
     async def create(
         self,
         change: base.CreateSubscription,
         start: tuple[str, Argument] | None = None,
-        filtered: _Filtered | None = None,
+        earlier: _EarlierMatches | None = None,
     ) -> None:
         queue, name, config = change.queue, change.subscription, change.config
         new: list[Any] = []
 
         def arguments(now: QueueDefinition) -> Sequence[Argument]:
-            if filtered is not None:
-                _check_same(filtered.definition, now)
-            _check_new(now, change)
+            if earlier is not None:
+                _check_same_queue(earlier.definition, now)
+            _check_definition(now, change)
             if not new:
                 new.extend(
-                    new_reader(self._rng, config, definitions.first_secret(config, change.secret))
+                    new_reader_fields(
+                        self._rng, config, definitions.first_secret(config, change.secret)
+                    )
                 )
-            position = start or _start(change.start)
-            reservation = filtered.reservation if filtered else ""
-            older = (filtered.first, filtered.matches) if filtered else (0, [])
-            return [now.next_version, name, _pack(new), *position, reservation, _pack(older)]
+            position = start or _start_arguments(change.start)
+            reservation = earlier.reservation if earlier else ""
+            known = (earlier.first, earlier.matches) if earlier else (0, [])
+            return [now.next_version, name, _pack(new), *position, reservation, _pack(known)]
 
         _, answer = await self._steps.take("create_subscription", queue, arguments)
         if answer[0] == b"exists":
@@ -96,48 +101,54 @@ class Subscribing:
             raise InvalidArgument("putting the old messages through the filter took over a day")
 
     async def create_filtered(self, change: base.CreateSubscription) -> None:
-        """Create a filtered subscription, after putting old messages through the filter."""
+        """Create a subscription with a filter, after filtering the messages that exist."""
         queue, name = change.queue, change.subscription
-        async with self._turn:
+        async with self._lock:
             definition = await self._steps.learn(queue)
-        _check_new(definition, change)
+        _check_definition(definition, change)
         if name in definition.readers:
             raise _subscription_exists(queue, name)
         text = change.config.filter or ""
-        reservation, first, since = await self._reserve(definition, text, _start(change.start))
+        reservation, first, since = await self._reserve(
+            definition, text, _start_arguments(change.start)
+        )
         feed = Feed(key=name, filter=compile_filter(text))
         matches = await self._backfill(definition, feed, first, since)
-        filtered = _Filtered(definition, reservation, first, matches)
-        async with self._turn:
+        earlier = _EarlierMatches(definition, reservation, first, matches)
+        async with self._lock:
             # It starts where it would have started at the time of the call.
-            await self.create(change, ("index", first), filtered)
+            await self.create(change, ("index", first), earlier)
 
     async def _reserve(
         self, definition: QueueDefinition, text: str, start: tuple[str, Argument]
     ) -> tuple[str, int, int]:
-        """Make publishers apply the filter. Returns its id, the start, and where they begin."""
+        """Make publishers apply the filter from now on.
+
+        Returns the id of the reservation, the index where the subscription starts, and the one from
+        which on publishers apply the filter.
+        """
         reservation = str(self._rng.getrandbits(ID_BITS))
         kept = _RESERVATION_SECONDS * 1_000_000
 
         def arguments(now: QueueDefinition) -> Sequence[Argument]:
-            _check_same(definition, now)
+            _check_same_queue(definition, now)
             return [now.next_version, reservation, text, kept, *start]
 
-        async with self._turn:
+        async with self._lock:
             _, answer = await self._steps.take("reserve_filter", definition.name, arguments)
         return reservation, answer[1], answer[2]
 
     async def _backfill(
         self, definition: QueueDefinition, feed: Feed, start: int, stop: int
     ) -> list[int]:
-        """The bounds of the old messages that match. There may be any number to read."""
+        """The bounds of the messages with ``start <= index < stop`` that match, however many."""
         found = Runs()
         for at in range(start, stop, _CHUNK):
             wanted = [at, min(_CHUNK, stop - at)]
-            # In turn, so that other changes by this server come between two reads, not within one.
-            async with self._turn:
-                now, answer = await self._steps.take("read", definition.name, _same(wanted))
-            _check_same(definition, now)
+            # So that other changes by this server come between two reads, not within one.
+            async with self._lock:
+                now, answer = await self._steps.take("read", definition.name, _fixed(wanted))
+            _check_same_queue(definition, now)
             for message in to_messages(now, answer[1]):
                 if message.index < stop and matches(feed, message):
                     found.add(message.index, message.index + 1)
@@ -195,11 +206,12 @@ class Subscribing:
         await self._steps.take("delete_subscription", change.queue, arguments)
 
     async def seek(self, change: base.Seek) -> None:
+        """Move a subscription, after filtering the messages whose matches are not known."""
         queue, name = change.queue, change.subscription
-        async with self._turn:
+        async with self._lock:
             definition = await self._steps.learn(queue)
         reader = definition.reader(name)
-        start = _start(change.start)
+        start = _start_arguments(change.start)
         # With a filter, its matches must be known from the new position on.
         known: tuple[int, list[int]] = (reader.since, [])
 
@@ -214,7 +226,7 @@ class Subscribing:
             return [now.next_version, name, *start, _pack(known)]
 
         while True:
-            async with self._turn:
+            async with self._lock:
                 _, answer = await self._steps.take("seek", queue, arguments)
             if answer[0] != b"behind":
                 return
@@ -224,14 +236,14 @@ class Subscribing:
             known = (first, await self._backfill(definition, feed, first, since) + known[1])
 
 
-def _check_same(before: QueueDefinition, now: QueueDefinition) -> None:
+def _check_same_queue(before: QueueDefinition, now: QueueDefinition) -> None:
     if now.id != before.id:
         raise QueueNotFound(
             f"queue {now.name!r} was deleted and made anew in the meantime: try again"
         )
 
 
-def _check_new(definition: QueueDefinition, change: base.CreateSubscription) -> None:
+def _check_definition(definition: QueueDefinition, change: base.CreateSubscription) -> None:
     definitions.check_definition(
         change.subscription,
         change.config,
@@ -240,8 +252,8 @@ def _check_new(definition: QueueDefinition, change: base.CreateSubscription) -> 
     )
 
 
-def _same(arguments: Sequence[Argument]) -> Arguments:
-    """Arguments that do not depend on the definition."""
+def _fixed(arguments: Sequence[Argument]) -> Arguments:
+    """Script arguments that do not depend on the definition."""
     return lambda definition: arguments
 
 
@@ -249,8 +261,8 @@ def _subscription_exists(queue: str, name: str) -> SubscriptionExists:
     return SubscriptionExists(f"queue {queue!r} has a subscription {name!r} already")
 
 
-def _start(start: definitions.Start) -> tuple[str, Argument]:
-    """A start position for scripts. Raises `InvalidArgument`."""
+def _start_arguments(start: definitions.Start) -> tuple[str, Argument]:
+    """Kind and value of a start position, for scripts. Raises `InvalidArgument`."""
     if type(start) is int:
         return "index", bounded(start)
     if isinstance(start, datetime):

@@ -34,12 +34,12 @@ __all__ = [
     "checkpoint_name",
     "encode",
     "index_name",
-    "index_of",
     "load_checkpoint",
     "load_index",
     "newest_checkpoint",
     "numbers_of",
     "save",
+    "segment_index",
 ]
 
 VERSION = 2
@@ -82,8 +82,8 @@ def index_name(segment: int) -> str:
     return f"{segment:016x}.idx"
 
 
-def index_of(machine: Machine, segment: int) -> SegmentIndex:
-    """What the machine knows of a segment. The salt is left for the caller to fill in."""
+def segment_index(machine: Machine, segment: int) -> SegmentIndex:
+    """The index of a segment, from the machine's timelines. The caller fills in the salt."""
     low, high = position_of(segment, 0), position_of(segment + 1, 0)
     parts = {queue.id: queue.timeline.dump(low, high) for queue in machine.queues.values()}
     aside = {
@@ -105,7 +105,7 @@ def numbers_of(files: Files, ending: str) -> list[int]:
 
 
 def encode(value: Checkpoint | SegmentIndex) -> bytes:
-    """The bytes of the file."""
+    """The content of the file, with its header."""
     data = msgspec.msgpack.encode(value)
     return _HEADER.pack(_MAGIC, VERSION, _crc(VERSION, data)) + data
 
@@ -116,17 +116,21 @@ def _crc(version: int, data: bytes | memoryview) -> int:
 
 
 def save(files: Files, name: str, data: bytes) -> None:
-    """BLOCKING. Durable on return."""
+    """BLOCKING. Write the file atomically; it is durable on return."""
     files.replace(name, data)
 
 
 def newest_checkpoint(files: Files) -> Checkpoint | None:
-    """Raises `CorruptLog` if it is damaged: the log before it may no longer be complete."""
+    """None if there is none. Raises `CorruptLog` if it is damaged.
+
+    An older one is no substitute: the log after that may no longer be complete.
+    """
     numbers = numbers_of(files, "ckpt")
     return load_checkpoint(files, numbers[-1]) if numbers else None
 
 
 def load_checkpoint(files: Files, segment: int) -> Checkpoint:
+    """Raises `CorruptLog` if it is missing or damaged, and `NewerFormat`."""
     name = checkpoint_name(segment)
     found = _load(files, name, Checkpoint)
     if found is None:
@@ -139,12 +143,16 @@ def load_checkpoint(files: Files, segment: int) -> Checkpoint:
 
 
 def load_index(files: Files, segment: int, salt: bytes | None) -> SegmentIndex | None:
-    """None if it is missing, damaged, or of a file with another salt. A salt of None is any."""
+    """None if it is missing, damaged, or of a file with another salt.
+
+    Without ``salt``, that of any file will do.
+    """
     found = _load(files, index_name(segment), SegmentIndex)
     return found if found is not None and salt in (None, found.salt) else None
 
 
 def _load(files: Files, name: str, kind: type[T]) -> T | None:
+    """None if the file is missing or damaged. Raises `NewerFormat`."""
     if name not in files.names():
         return None
     data = files.read(name)

@@ -41,6 +41,7 @@ __all__ = [
 SPARSE = 0.25
 # Roughly what a record takes besides the messages in it.
 RECORD_BYTES = 64
+# A position without these low bits is the number of the segment: see `segment_of`.
 SEGMENT_BITS = 32
 
 _NAME = re.compile(r"([0-9a-f]{16})-([0-9a-f]{16})\.pack")
@@ -55,7 +56,7 @@ class Live(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Where a live record is now."""
+    """Where a pack holds a live record."""
 
     live: Live
     locator: int
@@ -67,6 +68,7 @@ def pack_name(segment: int, checkpoint: int) -> str:
 
 
 def pack_names(names: Iterable[str]) -> list[str]:
+    """Those of the names that packs have."""
     return [name for name in names if _NAME.fullmatch(name)]
 
 
@@ -95,7 +97,10 @@ def pack(
     live: list[Live],
     random_bytes: Callable[[int], bytes],
 ) -> list[Moved]:
-    """BLOCKING. Write the pack; durable on return. Nothing refers to it yet."""
+    """BLOCKING. Write the live records of ``source`` to the pack ``name``; durable on return.
+
+    Nothing refers to the pack yet: see `relocate`.
+    """
     header = SegmentHeader(number=segment, synced=0, salt=random_bytes(SALT_BYTES))
     parts = [write_header(header)]
     offset = HEADER_BYTES
@@ -103,7 +108,7 @@ def pack(
     for entry in live:
         data = files.read_at(source, offset_of(entry.batch.locator), entry.batch.length)
         if entry.straggler is not None:
-            data = _single(data, entry.straggler)
+            data = _single_message_record(data, entry.straggler)
         moved.append(Moved(entry, position_of(segment, offset), len(data)))
         parts.append(data)
         offset += len(data)
@@ -111,8 +116,8 @@ def pack(
     return moved
 
 
-def _single(data: bytes, index: int) -> bytes:
-    """A record with just one message of a batch. A dead letter's record is that already."""
+def _single_message_record(data: bytes, index: int) -> bytes:
+    """The record of a batch, reduced to one message. A dead letter's record stays as it is."""
     found = record.decode(memoryview(data))
     if isinstance(found, record.Ending) or found.kind != codec.PUBLISHED:
         return data
@@ -133,9 +138,9 @@ def _single(data: bytes, index: int) -> bytes:
 
 
 def relocate(machine: Machine, segment: int, moved: list[Moved]) -> None:
-    """Point the machine to where a segment's records are now.
+    """Point the machine to the records of a segment in its pack.
 
-    It may have changed since they were looked up: batches may be gone, or down to stragglers.
+    Since `live_batches`, some may no longer be needed, or only a straggler of a batch.
     """
     low, high = position_of(segment, 0), position_of(segment + 1, 0)
     whole = {entry.live.batch.locator: entry for entry in moved if entry.live.straggler is None}

@@ -17,7 +17,7 @@ from penstock.storage.wal.checkpoint import (
     newest_checkpoint,
 )
 from penstock.storage.wal.files import Files
-from penstock.storage.wal.replay import FIRST_SEGMENT, Replay
+from penstock.storage.wal.replay import FIRST_SEGMENT, Replay, damaged
 from penstock.storage.wal.segment import (
     HEADER_BYTES,
     file_name,
@@ -31,7 +31,10 @@ __all__ = ["Recovered", "build_index", "load_segment_index", "recover"]
 
 
 class Recovered(NamedTuple):
-    """What the directory holds. `checkpoint` is None if there is none yet."""
+    """What was read: the checkpoint, if there is one yet, and the log after it.
+
+    `replayed` is the number of events that were applied.
+    """
 
     checkpoint: Checkpoint | None
     replay: Replay
@@ -64,6 +67,7 @@ def recover(files: Files, machine: Machine) -> Recovered:
 
 
 def _load_checkpoint(files: Files, machine: Machine, checkpoint: Checkpoint) -> None:
+    """Restore the state, and the timelines from the indexes of the segments before it."""
     stragglers = restore(machine, checkpoint.machine)
     aside: dict[int, dict[int, Batch]] = {}
     for segment in checkpoint.segments:
@@ -85,7 +89,10 @@ def _load_checkpoint(files: Files, machine: Machine, checkpoint: Checkpoint) -> 
 
 
 def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
-    """The index of a segment, rebuilt from the segment if its file is missing or unusable."""
+    """Load the index of a segment, or build it anew if its file is missing or unusable.
+
+    Raises `CorruptLog` if the segment is missing or cannot be read.
+    """
     if name not in files.names():
         raise CorruptLog(
             f"segment {name} is missing: restore the file from a backup, or run "
@@ -97,7 +104,7 @@ def load_segment_index(files: Files, segment: int, name: str) -> SegmentIndex:
 
 
 def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
-    """Index a segment by reading it. Raises `CorruptLog` if it cannot be read."""
+    """Build the index of a segment by reading it. Raises `CorruptLog` if it cannot be read."""
     data = files.read(name)
     header = read_header(data, number=segment, name=name)
     scan = record.Scan(memoryview(data), HEADER_BYTES)
@@ -110,26 +117,21 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
             event = codec.decode(kind, payload)
         except codec.UNREADABLE as exc:
             raise _unreadable(name, offset) from exc
-        if isinstance(event, Published):
-            timelines.setdefault(event.queue_id, Timeline()).append(
-                event.first, event.at_ns, event.size, position_of(segment, offset), length
-            )
-        elif isinstance(event, DeadLettered):
-            timelines.setdefault(event.dead_letter_queue_id, Timeline()).append(
-                event.letter_index, event.at_ns, 0, position_of(segment, offset), length
-            )
-        elif isinstance(event, Lost):
-            timelines.setdefault(event.queue_id, Timeline()).append(
-                event.first, event.at_ns, 0, position_of(segment, offset), length
-            )
+        match event:
+            case Published():
+                queue_id, first, size = event.queue_id, event.first, event.size
+            case DeadLettered():
+                queue_id, first, size = event.dead_letter_queue_id, event.letter_index, 0
+            case Lost():
+                queue_id, first, size = event.queue_id, event.first, 0
+            case _:
+                continue  # it has no messages
+        timelines.setdefault(queue_id, Timeline()).append(
+            first, event.at_ns, size, position_of(segment, offset), length
+        )
     # Unwritten space is damage as well: a sealed segment is truncated to its last record.
     if scan.offset < len(data):
-        raise CorruptLog(
-            f"segment {name} is damaged at offset {scan.offset}, in data that had been synced: "
-            "restore the file from a backup, or run `penstock wal repair` to keep what is readable",
-            file=name,
-            offset=scan.offset,
-        )
+        raise damaged(name, scan.offset)
     parts = {
         queue_id: timeline.dump(0, position_of(segment + 1, 0))
         for queue_id, timeline in timelines.items()
@@ -138,6 +140,7 @@ def build_index(files: Files, segment: int, name: str) -> SegmentIndex:
 
 
 def _unreadable(name: str, offset: int) -> CorruptLog:
+    """The error for a record that is whole but cannot be decoded."""
     return CorruptLog(
         f"segment {name} holds a record at offset {offset} that is no event, though its checksum "
         "is right: restore the file from a backup, or run `penstock wal repair` to keep what is "

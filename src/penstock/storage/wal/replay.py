@@ -25,7 +25,7 @@ from penstock.storage.wal.segment import (
     segment_of,
 )
 
-__all__ = ["FIRST_SEGMENT", "Replay"]
+__all__ = ["FIRST_SEGMENT", "Replay", "damaged"]
 
 FIRST_SEGMENT = 1
 
@@ -62,15 +62,15 @@ class Replay:
         self.closed = False
         self.exhausted = False
         self._files = files
-        self._promised = synced
+        self._known_synced = synced
 
     def __iter__(self) -> Iterator[tuple[int, int, memoryview]]:
         numbers = [n for n in segment_numbers(self._files) if n >= self.first_segment]
-        if numbers or self._promised or self.first_segment != FIRST_SEGMENT:
+        if numbers or self._known_synced or self.first_segment != FIRST_SEGMENT:
             self._check_none_missing(numbers)
         for index, number in enumerate(numbers):
-            header, data = _load(self._files, number)
-            self._vouch(header.synced)
+            header, data = _load_segment(self._files, number)
+            self._note_synced(header.synced)
             scan = record.Scan(memoryview(data), HEADER_BYTES)
             yield from self._records(number, scan)
             self.end = position_of(number, scan.offset)
@@ -78,15 +78,14 @@ class Replay:
                 continue
             later = numbers[index + 1 :]
             if later or scan.ending is record.Ending.INVALID or not _is_zeros(data, scan.offset):
-                self._vouch(_synced_after(data, scan.offset, header, self._segments(later)))
-                self.torn_bytes = len(data) - scan.offset
-                self.torn_segments = later
-                self.torn_bytes += sum(self._files.size(file_name(n)) for n in later)
+                self._note_synced(_synced_after(data, scan.offset, header, self._segments(later)))
+                self._note_torn_tail(len(data) - scan.offset, later)
                 break
-        self._vouch(self._promised)
+        self._note_synced(self._known_synced)
         self.exhausted = True
 
     def _records(self, number: int, scan: record.Scan) -> Iterator[tuple[int, int, memoryview]]:
+        """The records of one segment. Sync marks are evaluated on the way."""
         base = position_of(number, 0)
         mark = record.MARK
         closing = 0  # where the log must end if the last mark seen is the one that closed it
@@ -99,23 +98,29 @@ class Replay:
                 yield base + offset, kind, payload
         self.closed = closing == scan.offset
 
-    def _vouch(self, synced: int) -> None:
+    def _note_torn_tail(self, size: int, later: list[int]) -> None:
+        """Note what lies beyond the end: bytes in its own segment, and the segments after it."""
+        self.torn_bytes = size + sum(self._files.size(file_name(number)) for number in later)
+        self.torn_segments = later
+
+    def _note_synced(self, synced: int) -> None:
         """Note that everything below ``synced`` was durable. Raises unless all of it was read."""
         self.synced = max(self.synced, synced)
         if self.end is not None and synced > self.end:
-            raise _corrupt(segment_of(self.end), offset_of(self.end))
+            raise damaged(file_name(segment_of(self.end)), offset_of(self.end))
 
     def _segments(self, numbers: list[int]) -> Iterator[tuple[SegmentHeader, bytes]]:
-        return (_load(self._files, number) for number in numbers)
+        return (_load_segment(self._files, number) for number in numbers)
 
     def _check_none_missing(self, numbers: list[int]) -> None:
-        last = max([self.first_segment, segment_of(self._promised), *numbers[-1:]])
+        """Raises `CorruptLog` unless there is every segment up to the last one known."""
+        last = max([self.first_segment, segment_of(self._known_synced), *numbers[-1:]])
         missing = set(range(self.first_segment, last + 1)).difference(numbers)
         if missing:
             raise _missing(min(missing))
 
 
-def _load(files: Files, number: int) -> tuple[SegmentHeader, bytes]:
+def _load_segment(files: Files, number: int) -> tuple[SegmentHeader, bytes]:
     data = files.read(file_name(number))
     return read_header(data, number=number), data
 
@@ -142,8 +147,8 @@ def _is_zeros(data: bytes, offset: int) -> bool:
     return True
 
 
-def _corrupt(number: int, offset: int) -> CorruptLog:
-    name = file_name(number)
+def damaged(name: str, offset: int) -> CorruptLog:
+    """The error for a segment file that does not read back from an offset on."""
     return CorruptLog(
         f"segment {name} is damaged at offset {offset}, in data that had been synced: restore the "
         "file from a backup, or run `penstock wal repair` to keep what is readable",

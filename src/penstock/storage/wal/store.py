@@ -27,9 +27,9 @@ from penstock.storage.wal.checkpoint import (
     checkpoint_name,
     encode,
     index_name,
-    index_of,
     numbers_of,
     save,
+    segment_index,
 )
 from penstock.storage.wal.committer import Committer, GroupCommitter
 from penstock.storage.wal.compaction import SPARSE
@@ -199,7 +199,7 @@ class WalStore(EmbeddedStore):
         live = compaction.live_bytes(machine)
         sealed = list(range(max(self._checkpointed, 1), segment))
         needed = [number for number in [*self._segments, *sealed] if live.get(number)]
-        indexes = {number: index_of(machine, number) for number in sealed if live.get(number)}
+        indexes = {number: segment_index(machine, number) for number in sealed if live.get(number)}
         packs = {number: name for number, name in self._wal.packs.items() if number in needed}
         checkpoint = Checkpoint(
             segment=segment, segments=needed, packs=packs, machine=take_snapshot(machine)
@@ -290,7 +290,7 @@ class WalStore(EmbeddedStore):
         self._wal.forget(number)
         compaction.relocate(self.machine, number, moved)
         self._wal.packs[number] = name
-        index = index_of(self.machine, number)
+        index = segment_index(self.machine, number)
         await self._on_disk(lambda: self._save_index(number, name, index))
 
     async def _finish(self) -> None:

@@ -2,12 +2,12 @@
 -- Changes the settings of a queue.
 --
 -- KEYS[1]  the queue's hash
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  whether the setting fifo changes: 1 or nothing
--- ARGV[4]  packed: the queue for its events, if it has any, as create_queue.lua takes it; or nothing
--- ARGV[5…] fields of the queue, name and value
--- Answers  ok; fifo if that cannot be changed now; or taken as create_queue.lua
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  1 if the setting `fifo` changes, or empty
+-- ARGV[4]  packed: the events queue as in create_queue.lua; or empty if the queue has none
+-- ARGV[5…] fields of the queue: name and value in turn
+-- Returns  ok; fifo if that cannot change because there are messages; taken as in create_queue.lua
 -- uses: runs queue reader letters
 local q, refusal = begin()
 if not q then

@@ -1,14 +1,13 @@
 #!lua flags=allow-oom
 -- Changes the settings of a subscription.
 --
--- KEYS[1]  the queue's hash; writes the subscription's keys, and those of the others that it waits
---          for or that wait for it
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the version that follows
+-- KEYS[1]  the queue's hash; writes the keys of the subscription, its parents and its children
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the next version
 -- ARGV[4]  the subscription
 -- ARGV[5]  packed: fields of the subscription
--- Answers  ok
+-- Returns  ok
 -- uses: runs queue reader letters time family
 local q, refusal = begin()
 if not q then
@@ -21,7 +20,7 @@ local s = load_reader(q, ARGV[4])
 put(q, 'version', ARGV[3])
 link(q, {[s.name] = parents})
 if #s.parent_names > 0 then
-  -- What a dead letter means here may have changed.
+  -- `on_dead` may have changed, so that dead letters of the parents no longer hold back.
   parents_passed(q, s, 0, q.next)
 end
 cascade(q, s)

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
--- Delivers one particular message once more. Its former lease ends.
+-- Delivers the message at an index once more. If it is leased, that lease ends.
 --
--- KEYS[1]  the queue's hash; as receive.lua
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; as in receive.lua
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- ARGV[4]  the consumer, for the consumer group
+-- ARGV[4]  the consumer in the consumer group
 -- ARGV[5]  the index
--- Answers  as receive.lua; or missing, paused, unknown, or busy and how many are in flight
+-- Returns  as receive.lua; or missing; paused; unknown if the subscription has not reached it; or
+--          busy and the number of messages in flight
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
 if not q then

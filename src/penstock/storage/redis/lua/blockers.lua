@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- For each message the subscriptions that it still waits for.
+-- The parents that each message still waits for.
 --
--- KEYS[1]  the queue's hash; reads the keys of the subscription and of those it waits for
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; reads the keys of the subscription and its parents
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
 -- ARGV[4…] indexes
--- Answers  ok, and of each the names
+-- Returns  ok, and for each index the names of the parents
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

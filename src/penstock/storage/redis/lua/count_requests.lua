@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
--- Counts a request in this second of each limit, up to the first that it is too many for.
+-- Counts a request against one or more limits per second, up to the first that it exceeds.
 --
--- KEYS[1]  a hash: the second, and how many requests it has had by name; emptied with each second
--- ARGV[1]  the time of a test in microseconds, or nothing
--- ARGV[2]  a name, and so on in turn
--- ARGV[3]  how many of them a second takes
--- Answers  which limit it was, from 1 on; 0 if none
+-- KEYS[1]  a hash: the current second, and by name the number of requests in it; emptied when the
+--          second changes
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the name of a limit
+-- ARGV[3]  the requests per second that it allows; more pairs of name and number may follow
+-- Returns  the position of the limit that was exceeded, from 1 on; 0 if none was
 local second = ARGV[1] == '' and redis.call('TIME')[1]
   or string.format('%.0f', math.floor(tonumber(ARGV[1]) / 1000000))
 if redis.call('HGET', KEYS[1], '') ~= second then

@@ -1,11 +1,12 @@
 #!lua
--- Makes a queue with its default subscription, and the queue that its events are told in, if it has any.
+-- Creates a queue with its `default` subscription and, if it is to have one, its events queue.
 --
--- KEYS[1]  the queue's hash; makes its stream and the hash of the subscription `default`
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  packed: fields of the queue, fields of the subscription, and the same of its dead letters;
---          and all of that for its events queue, which has no subscription, or false
--- Answers  ok, exists, or taken if there is a queue of the name of its events queue
+-- KEYS[1]  the queue's hash; creates its :stream and the hash of its `default` subscription
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  packed: {fields of the queue, fields of its `default`, the same two for its dead-letter
+--          queue, events queue}. The last is false, or those four for the events queue, which has
+--          false instead of a `default`.
+-- Returns  ok; exists; or taken if another queue has the name of the events queue
 -- uses: runs queue reader letters
 if redis.call('EXISTS', KEYS[1]) == 1 then
   return {'exists'}

@@ -1,18 +1,18 @@
 #!lua
--- Makes a subscription.
+-- Creates a subscription.
 --
--- KEYS[1]  the queue's hash; makes the subscription's keys and its consumer group, writes what the
---          subscriptions that it waits for or that wait for it need
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the version that follows
+-- KEYS[1]  the queue's hash; creates the subscription's keys and its consumer group, writes the
+--          keys of its parents
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the next version
 -- ARGV[4]  the name
 -- ARGV[5]  packed: fields of the subscription
 -- ARGV[6]  kind of the start position: earliest, latest, index or time
--- ARGV[7]  its value
--- ARGV[8]  the id under which its filter was reserved, or nothing
--- ARGV[9]  packed: {the index from which on its matches are known, older matches as bounds}
--- Answers  ok; exists; or unreserved if the filter was given up meanwhile
+-- ARGV[7]  value of the start position
+-- ARGV[8]  the id under which reserve_filter.lua reserved its filter, or empty
+-- ARGV[9]  packed: {the index from which on its matches are known, earlier matches as bounds}
+-- Returns  ok; exists; or unreserved if the reservation was dropped meanwhile
 -- uses: runs queue reader letters time family
 local q, refusal = begin()
 if not q then
@@ -47,7 +47,7 @@ if ARGV[8] ~= '' then
     redis.call('RENAME', key, q.key .. ':s:' .. name .. ':matched')
   end
 end
--- It begins without parents; linking it makes it wait.
+-- It is created without parents; `link` adds them, and opens what they have passed.
 local own = {'since', text(since)}
 local parents = take_parents(ARGV[5], own)
 look_again(q, start)

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Deletes a queue with its messages, subscriptions, dead letters and events.
 --
--- KEYS[1]  the queue's hash; removes it and all keys that begin with its name
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  alone if its events stay, or nothing
--- Answers  ok
+-- KEYS[1]  the queue's hash; removes all keys of the queue, its dead-letter and its events queue
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  alone if the events queue stays, or empty
+-- Returns  ok
 -- uses: runs queue reader family
 local q, refusal = begin()
 if not q then

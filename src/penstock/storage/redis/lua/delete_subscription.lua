@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
--- Deletes a subscription. What waited for it alone is released.
+-- Deletes a subscription. Messages that no other parent holds back are released.
 --
--- KEYS[1]  the queue's hash; removes the subscription's keys and its consumer group, writes those of
---          the subscriptions that waited for it
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the version that follows
+-- KEYS[1]  the queue's hash; removes the subscription's keys and its consumer group, writes the
+--          keys of its children
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the next version
 -- ARGV[4]  the subscription
--- ARGV[5]  packed: the new config of each subscription that waited for it
--- Answers  ok
+-- ARGV[5]  packed: {name = new config} of its children
+-- Returns  ok
 -- uses: runs queue reader letters time family
 local q, refusal = begin()
 if not q then

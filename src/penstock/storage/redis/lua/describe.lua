@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- What a server must know of a queue before it can ask for anything else.
+-- The definitions of a queue, which a server needs before it can run any other script.
 --
 -- KEYS[1]  the queue's hash; reads the hashes of its subscriptions
--- Answers  nothing if there is no such queue; else its version, id, salt, source, config, pending
---          filters, the queue whose events it holds, and name, id, config, `since` and secrets of each subscription
+-- Returns  empty if there is no such queue; otherwise version, id, salt, source, source_salt,
+--          config, pending, observed, and {name, id, config, since, secrets} of each subscription
 local found = redis.call('HMGET', KEYS[1], 'version', 'id', 'salt', 'source', 'source_salt',
   'config', 'pending', 'observed', 'subs')
 if not found[1] then

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- Finds messages by index and time of creation, which is what an id carries.
+-- Finds messages by what their ids carry: index and time of creation.
 --
 -- KEYS[1]  the queue's hash; reads its :stream and :stragglers
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  packed: {index, created in milliseconds, ...}
--- Answers  ok, and of each the entry or nothing
+-- Returns  ok, and for each the entry, or empty if there is none
 -- uses: runs queue
 local q, refusal = begin()
 if not q then

@@ -1,9 +1,10 @@
 #!lua flags=no-writes
--- A document, unless its version is known.
+-- Reads a document, unless the server has its current version.
 --
 -- KEYS[1]  the document's hash
--- ARGV[1]  the version that is known
--- Answers  nothing if it is that one; else version and content, both empty if there is none
+-- ARGV[1]  the version that the server has
+-- Returns  nil if that is the current one; otherwise version and content, both empty if there is no
+--          document
 local found = redis.call('HMGET', KEYS[1], 'version', 'content')
 local version = found[1] or ''
 if version == ARGV[1] then

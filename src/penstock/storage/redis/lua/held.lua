@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- The lowest indexes that wait for other subscriptions.
+-- The lowest indexes that parents hold back.
 --
--- KEYS[1]  the queue's hash; reads the keys of the subscription
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; reads the keys of the subscription and its parents
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
 -- ARGV[4]  how many at most
--- Answers  ok, indexes
+-- Returns  ok, indexes
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

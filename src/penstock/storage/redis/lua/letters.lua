@@ -1,12 +1,12 @@
 #!lua flags=no-writes
--- Reads the dead letters of a queue that nobody has taken.
+-- Reads the unsettled dead letters of a queue.
 --
--- KEYS[1]  the hash of the queue; reads <queue>-dlq:letters and <queue>-dlq:stream
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the first index among the letters
+-- KEYS[1]  the queue's hash; reads <queue>-dlq:letters and <queue>-dlq:stream
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the first index, in the dead-letter queue
 -- ARGV[4]  how many at most
--- Answers  ok, entries
+-- Returns  ok, entries
 -- uses: runs queue
 local q, refusal = begin()
 if not q then

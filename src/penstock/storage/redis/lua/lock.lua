@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Takes a lock, or keeps it for longer.
+-- Acquires a lock, or renews it.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  who asks
--- ARGV[2]  for how many milliseconds
--- Answers  1 if who asks has it now, 0 if another one has
+-- ARGV[1]  the owner
+-- ARGV[2]  milliseconds until it expires
+-- Returns  1 if the owner holds it now, 0 if another one does
 local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then
   return 0

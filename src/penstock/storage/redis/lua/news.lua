@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- What there is to receive, and a number that changes when messages come within reach.
+-- What a subscription has to receive, and a number that changes when messages become available.
 --
 -- KEYS[1]  the queue's hash; reads the keys of the subscription
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- Answers  ok, the number, how many are ready, the lowest unsettled index
+-- Returns  ok, the number, how many messages are ready, the lowest unsettled index
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

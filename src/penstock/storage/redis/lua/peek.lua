@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- Whether something may be deliverable now, and if not, when by itself.
+-- Whether a message may be deliverable now, and if not, when time alone makes one deliverable.
 --
 -- KEYS[1]  the queue's hash; reads the keys of the subscription
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- Answers  ok, 1 or 0, microseconds from now or -1
+-- Returns  ok, 1 or 0, microseconds until then or -1 if time alone does not
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

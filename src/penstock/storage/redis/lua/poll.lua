@@ -1,15 +1,16 @@
 #!lua flags=allow-oom
--- Leases the messages [max(sent, start), min(acked + cap, start + count)).
+-- Leases the messages of an index range that were not polled before:
+-- max(polled, top, start) <= index < min(floor + max_in_flight, start + count).
 --
--- KEYS[1]  the queue's hash; as receive.lua
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; as in receive.lua
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- ARGV[4]  the consumer, for the consumer group
+-- ARGV[4]  the consumer in the consumer group
 -- ARGV[5]  start
 -- ARGV[6]  count
--- ARGV[7]  how many bytes at most, about, or nothing
--- Answers  as receive.lua
+-- ARGV[7]  how many bytes at most, approximately, or empty
+-- Returns  as receive.lua
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
 if not q then
@@ -19,7 +20,8 @@ local s = load_reader(q, ARGV[3])
 local start, total = tonumber(ARGV[5]), tonumber(ARGV[6])
 settle_what_is_due(q, s)
 
--- The lowest unsettled index in the range that waits for something and was never given.
+-- The lowest unsettled index in the range that was never delivered and is not ready; `till` if
+-- none. A poll never skips it.
 local function first_unready(from, till)
   local suspects = {}
   if #s.parent_names > 0 then
@@ -67,7 +69,7 @@ if ARGV[7] ~= '' and #runs > 0 then
     till = runs[#runs][2]
   end
 end
--- What it passes over stays ready.
+-- What the poll passes over can still be received.
 if s.plain then
   for _, run in ipairs(ahead(q, s, s.walk, till, math.huge)) do
     runs_add(s.key .. ':ready', PLAIN_LANE + run[1], PLAIN_LANE + run[2])

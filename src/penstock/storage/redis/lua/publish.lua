@@ -1,23 +1,29 @@
 #!lua
--- Stores a batch, all of it or nothing.
+-- Publishes a batch of messages: all of them or none.
 --
 -- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup,
---          :requests and :dedup_times, and what subscriptions with a filter or odd messages need
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  packed: by position, {priority, due, group, expiry, dedup key} of messages that have any
--- ARGV[4]  packed: by feed, {runs of matching positions, errors}
--- ARGV[5]  for filters that look at ids, the index that the first message must have and how many
---          duplicates there must be, as index:count, for the time of ARGV[1]; or nothing
--- ARGV[6]  the idempotency key of the batch, or nothing
--- ARGV[7]  2 if every body is followed by its envelope, else 1
--- ARGV[8]  of an events queue, how many entries of :untold were told before and how many these are, as
---          before:count; or nothing
+--          :requests and :dedup_times, and the keys of subscriptions that do not find all messages
+--          by their cursor
+-- ARGV[1]  the time in microseconds if a test or ARGV[5] needs a certain one, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  packed: {position = {priority, due, group, expiry, dedup key}} of messages that have any
+-- ARGV[4]  packed: {feed = {bounds of the matching positions, number of errors}}. A feed is the
+--          name of a subscription with a filter, or + and the id of a reserved filter.
+-- ARGV[5]  index:count if a filter looks at ids, which depend on index and time: nothing is stored
+--          unless the first new message gets this index, there are this many duplicates, and the
+--          time is that of ARGV[1]; or empty
+-- ARGV[6]  the idempotency key of the batch, or empty
+-- ARGV[7]  2 if every body is followed by its envelope, otherwise 1
+-- ARGV[8]  for an events queue, told:count: how many entries of :untold were told before, and how
+--          many this batch tells; or empty
 -- ARGV[9…] bodies
--- Answers  ok, created, first index, {position, index, created of the original} of duplicates;
---          full and why; reused and how many it was if the key was used for another number;
---          again and the first answer if it was used for this; or moved, the next index, the time and duplicates if ARGV[5] is not so;
---          or told if another server has told these events
+-- Returns  ok, created, first index, {position, index, created, ...} of duplicates, with
+--          index and created of the original;
+--          full and why;
+--          reused and the former number, if the key was used for another number of messages;
+--          again and what ok returned, if it was used for as many;
+--          moved, next index, time and duplicates, if ARGV[5] does not hold;
+--          or told, if another server has told these events
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then
@@ -36,7 +42,7 @@ if telling and (redis.call('HGET', q.key, 'told') or '0') ~= told then
   return {'told'}
 end
 
--- Whether it came before.
+-- A repeated request gets its first answer again.
 local requests = q.key .. ':requests'
 local past = ARGV[6] ~= '' and redis.call('HGET', requests, ARGV[6])
 if past then
@@ -51,7 +57,7 @@ if past then
   end
 end
 
--- Which of them are new.
+-- Tell new messages from duplicates.
 local extras = ARGV[3] ~= '' and cmsgpack.unpack(ARGV[3]) or {}
 local duplicates, index_of, added, size = {}, {}, 0, 0
 local new_keys = {}
@@ -89,7 +95,7 @@ if ARGV[5] ~= '' and (ARGV[5] ~= text(q.next) .. ':' .. #duplicates / 3
   return {'moved', q.next, q.now, duplicates}
 end
 
--- Whether there is room for them.
+-- Refuse the batch if the queue would exceed its bounds.
 local function excess()
   if q.max_messages then
     local most = 0
@@ -112,7 +118,7 @@ local function excess()
   end
 end
 if added > 0 and not telling and excess() then
-  expire(q)  -- what has expired makes room
+  expire(q)  -- expired messages make room
   local why = excess()
   if why then
     finish()
@@ -120,7 +126,7 @@ if added > 0 and not telling and excess() then
   end
 end
 
--- Store them.
+-- Store the new messages.
 local first, created, before = q.next, text(q.now), text(q.bytes)
 local has_odd = false
 for position = 1, total do
@@ -164,7 +170,7 @@ if #duplicates > 0 then
   q.counts = {duplicates = #duplicates / 3}
 end
 
--- Give them to the subscriptions that do not find them by their cursor.
+-- Place them in the subscriptions that do not find them by their cursor.
 local matches = ARGV[4] ~= '' and cmsgpack.unpack(ARGV[4]) or {}
 for feed, found in pairs(matches) do
   local indexes = {}
@@ -190,7 +196,8 @@ if added > 0 then
       if #s.parent_names == 0 then
         place(q, s, first, q.next)
       else
-        -- Only what the filter of every parent keeps out is theirs at once.
+        -- No parent has settled them yet, so it gets at once only what the filter of every parent
+        -- rejects.
         local all_filtered = true
         for _, name in ipairs(s.parent_names) do
           all_filtered = all_filtered and load_reader(q, name).filtered

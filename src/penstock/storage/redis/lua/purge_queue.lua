@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Removes every message for every subscription, but for what dead letters refer to.
+-- Settles every message for every subscription, and removes all that no dead letter refers to.
 --
 -- KEYS[1]  the queue's hash; writes all its keys
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- Answers  ok
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- Returns  ok, and how many messages were removed
 -- uses: runs queue reader letters time
 local q, refusal = begin()
 if not q then

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Replaces a document that has a certain version, and tells who follows it.
+-- Replaces a document if it has the expected version, and notifies the servers that follow it.
 --
 -- KEYS[1]  the document's hash
--- ARGV[1]  the version that it must have; empty if there must be none
--- ARGV[2]  the version that it gets
--- ARGV[3]  its content
--- Answers  1 if it is done, 0 if it has another version
+-- ARGV[1]  the expected version; empty if there must be no document
+-- ARGV[2]  the new version
+-- ARGV[3]  the new content
+-- Returns  1 if it was replaced, 0 if it has another version
 if (redis.call('HGET', KEYS[1], 'version') or '') ~= ARGV[1] then
   return 0
 end

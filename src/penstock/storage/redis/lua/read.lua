@@ -1,11 +1,12 @@
 #!lua flags=no-writes
--- Reads messages by index, without touching anybody's progress.
+-- Reads messages by index. No subscription is affected.
 --
 -- KEYS[1]  the queue's hash; reads its :stream
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  not used
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the first index
 -- ARGV[4]  how many at most
--- Answers  ok, entries
+-- Returns  ok, entries
 local found = redis.call('HMGET', KEYS[1], 'version', 'first', 'next')
 if not found[1] then
   return {'gone'}

@@ -1,18 +1,18 @@
 #!lua flags=allow-oom
 -- Leases the next messages, by priority and then index.
 --
--- KEYS[1]  the queue's hash; reads its :stream, writes the keys of the subscription, and of all of
---          them what has expired
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; reads its :stream, writes the keys of the subscription, and those of
+--          every subscription for which messages have expired
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- ARGV[4]  the consumer, for the consumer group
--- ARGV[5]  how many at most
--- ARGV[6]  how long, in microseconds, or nothing for the subscription's own
--- ARGV[7]  how many bytes at most, about, or nothing
--- Answers  ok, the epoch of first deliveries, the deadline or nothing, {index, deliveries, epoch} of
---          messages that were delivered before, {created, body, envelope} of each message or the
---          entries of dead letters, the indexes or the first one if they are consecutive
+-- ARGV[4]  the consumer in the consumer group
+-- ARGV[5]  how many messages at most
+-- ARGV[6]  the lease time in microseconds, or empty for that of the subscription
+-- ARGV[7]  how many bytes at most, approximately, or empty
+-- Returns  ok, the epoch of messages without an entry in :tries, the deadline or empty,
+--          {index, deliveries, epoch, ...} of the others, {created, body, envelope, ...} or the
+--          entries of dead letters, and the indexes, or only the first if they are consecutive
 -- first: fast_receive
 -- uses: runs queue reader letters time delivery
 local q, refusal = begin()
@@ -32,7 +32,7 @@ if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     and (q.odd == '' or runs_stop(q.key .. ':odd') <= s.walk)
     and runs_stop(s.key .. ':settled') <= s.walk
     and (ARGV[7] == '' or q.source == '' and fits(q.stream, s.walk, room, q.bytes)) then
-  -- The usual case: nothing but what lies ahead of the group's own cursor.
+  -- The usual case: everything deliverable is ahead of the consumer group's own cursor.
   follow(s)
   local entries = read_ahead
   if not entries then
@@ -47,7 +47,7 @@ if read_ahead or s.plain and redis.call('EXISTS', s.key .. ':ready') == 0
     if stop - start == #entries then
       answer = fly(q, s, entries, start, stop, lease_us)
     else
-      -- Somebody deleted entries by hand: what cannot be given is gone.
+      -- Somebody deleted entries from the stream: their messages cannot be delivered any more.
       local indexes = indexes_of(entries)
       settle(q, s, gaps(runs_of(indexes), start, stop), 'expired')
       answer = lease(q, s, ARGV[4], entries, indexes, lease_us, true)

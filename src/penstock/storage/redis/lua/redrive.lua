@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Gives dead letters back to where they failed, or removes them.
+-- Replays dead letters on the subscriptions where they failed, or discards them.
 --
--- KEYS[1]  the hash of the queue; writes the keys of its subscriptions and of its dead letters
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; writes the keys of its subscriptions and of its dead-letter queue
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  replayed or discarded
--- ARGV[4]  packed: {index, created in milliseconds, ...} of messages, or nothing for all
--- Answers  ok, and how many
+-- ARGV[4]  packed: {index, created in milliseconds, ...} of the original messages, or empty for all
+-- Returns  ok, and the number of dead letters
 -- uses: runs queue reader letters
 local q, refusal = begin()
 if not q then

@@ -1,12 +1,12 @@
 #!lua flags=allow-oom
--- Lets messages go that a dependency holds back: all of them or none.
+-- Releases messages that parents hold back: all of them or none.
 --
 -- KEYS[1]  the queue's hash; writes the keys of the subscription
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
 -- ARGV[4…] indexes
--- Answers  ok; or missing or free, and the index
+-- Returns  ok; or missing or free, and the first index that is not there or not held back
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

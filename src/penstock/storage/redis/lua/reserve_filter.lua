@@ -1,17 +1,18 @@
 #!lua
--- Has publishers apply the filter of a subscription to come, so that none of the messages that
--- arrive while the older ones are put through it is missed.
+-- Makes publishers apply the filter of a subscription that is about to be created, so that it
+-- misses none of the messages that arrive while the older ones are filtered.
 --
--- KEYS[1]  the queue's hash; its field `pending` says what to apply
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the version that follows
--- ARGV[4]  the id of the subscription to come
+-- KEYS[1]  the queue's hash; adds to its field `pending`, which tells publishers
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the next version
+-- ARGV[4]  the id of the subscription
 -- ARGV[5]  its filter
--- ARGV[6]  how long, in microseconds, an old reservation is kept for somebody who is still busy
--- ARGV[7]  kind of the start position
--- ARGV[8]  its value
--- Answers  ok, where the subscription starts, the index from which on the filter is applied
+-- ARGV[6]  the age in microseconds at which other reservations are dropped as abandoned
+-- ARGV[7]  kind of the start position: earliest, latest, index or time
+-- ARGV[8]  value of the start position
+-- Returns  ok, the index where the subscription starts, the index from which on publishers apply
+--          the filter
 -- uses: runs queue reader family
 local q, refusal = begin()
 if not q then

@@ -1,12 +1,12 @@
 #!lua
--- Puts messages back into a queue that is being rebuilt, each at its own index.
+-- Restores messages of a queue that is being rebuilt, each at its own index.
 --
 -- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup and
 --          :dedup_times
--- ARGV[1]  packed: by position, {priority, due, group, expiry, dedup key} of messages that have any
--- ARGV[2…] packed: {index, bytes, field, value, ...} of each, in the order of the stream's entries but
---          for `s`, which is put in second place
--- Answers  ok
+-- ARGV[1]  packed: {position = {priority, due, group, expiry, dedup key}} of messages that have any
+-- ARGV[2…] packed: {index, bytes, field, value, ...} of each message, with the fields of its entry
+--          in the stream but for `s`, which is added after the first
+-- Returns  ok
 -- uses: runs queue reader
 local q = load_queue(KEYS[1])
 local extras = ARGV[1] ~= '' and cmsgpack.unpack(ARGV[1]) or {}

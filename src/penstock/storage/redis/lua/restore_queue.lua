@@ -1,10 +1,10 @@
 #!lua
--- Begins to rebuild a queue that is not there. Until it is finished it has no version, so nobody can
--- use it, nor make another of its name.
+-- Begins to rebuild a missing queue. It has no version until restore_readers.lua ends the rebuild,
+-- so that until then nobody can use it or create another one of its name.
 --
 -- KEYS[1]  the queue's hash; removes what an earlier attempt left
--- ARGV[1]  packed: the fields of the queue, without those that the messages bring about
--- Answers  ok, or exists
+-- ARGV[1]  packed: the fields of the queue, without those that restore_messages.lua writes
+-- Returns  ok; or exists if the queue is not missing
 -- uses: runs queue reader family
 if redis.call('HEXISTS', KEYS[1], 'version') == 1 then
   return {'exists'}

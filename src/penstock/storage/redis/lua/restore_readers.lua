@@ -1,16 +1,16 @@
 #!lua
--- Ends the rebuilding of a queue: puts its subscriptions back to where they were, and lets everybody
--- use it. What was in flight is ready again, and a late ack of it counts.
+-- Ends the rebuild of a queue: restores its subscriptions, and lets everybody use it. Messages that
+-- were in flight are ready again, and a late ack of them counts.
 --
 -- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version that the queue gets
 -- ARGV[3]  packed: fields of :letters, fields of :pins
--- ARGV[4]  packed: bounds of the indexes whose messages are gone
--- ARGV[5…] packed: {name, fields, settled, dead, opened, matched, tries, waiting} of each
---          subscription: bounds, {index, deliveries, epoch, whether a late ack
---          counts, reason, ...} and {index, due, ...}
--- Answers  ok
+-- ARGV[4]  packed: bounds of the indexes that have no message any more
+-- ARGV[5…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
+--          waiting}. Settled, dead, opened and matched are bounds; tries are {index, deliveries,
+--          epoch, whether a late ack counts, reason, ...}, and waiting is {index, due, ...}.
+-- Returns  ok
 -- uses: runs queue reader letters time family
 local q = load_queue(KEYS[1])
 set_time(q, ARGV[1])
@@ -27,7 +27,7 @@ local function add_bounds(key, bounds)
   return new
 end
 
--- A subscription with its books, before any message has its place.
+-- Restore a subscription without placing its messages: that needs all other subscriptions.
 local function restore_reader(one)
   local name, fields, settled, dead, opened, matched, tries = unpack(one)
   local key = q.key .. ':s:' .. name
@@ -57,7 +57,7 @@ local function restore_reader(one)
   end
   put(s, 'settled_total', total)
   add_bounds(key .. ':opened', opened)
-  -- Receipts that were given after the record was made must not fit what is delivered from now on.
+  -- Receipts issued after the snapshot was taken must not match deliveries from now on.
   put(s, 'epoch', math.max(q.now, s.epoch + 1))
   put(s, 'gen', s.epoch)
   s.tried = {}
@@ -73,7 +73,7 @@ local function restore_reader(one)
   return s
 end
 
--- What was delivered before first: it is the head of its group.
+-- Place messages that were delivered before. They come first, as heads of their groups.
 local function place_tried(s, waiting)
   local due = {}
   for at = 1, #waiting, 2 do
@@ -107,7 +107,7 @@ local function place_rest(s)
       end
     end
     for _, part in ipairs(gaps(within, run[1], run[2])) do
-      -- A plain one finds by its cursor what lies ahead of that, and only that.
+      -- A plain subscription finds by its cursor only what is ahead; the rest has to be made ready.
       s.plain = false
       place(q, s, part[1], plain and math.min(part[2], s.walk) or part[2])
       s.plain = plain

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- Reads a part of an index range, up to a number of bytes.
+-- Reads the beginning of an index range, up to a number of bytes.
 --
 -- KEYS[1]  the queue's hash; reads its :stream and :stragglers
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the first index
 -- ARGV[4]  the index to stop before
--- ARGV[5]  how many bytes; what reaches it is the last
--- Answers  ok, entries, the index to go on from
+-- ARGV[5]  how many bytes; the batch that reaches this is the last
+-- Returns  ok, entries, the index to continue from
 -- uses: runs queue
 local MOST_ENTRIES = 4096
 local q, refusal = begin()
@@ -16,7 +16,7 @@ if not q then
 end
 local start, stop = tonumber(ARGV[3]), math.min(tonumber(ARGV[4]), q.next)
 if start < q.first then
-  -- Older ones that somebody still needs are kept aside.
+  -- Older messages that are still needed are stragglers.
   local aside = redis.call('ZRANGEBYSCORE', q.key .. ':stragglers', text(start),
     '(' .. text(stop), 'LIMIT', 0, MOST_ENTRIES + 1)
   if #aside > 0 then

@@ -1,15 +1,16 @@
 #!lua
--- Moves a subscription back or forward. Deliveries in flight become void.
+-- Moves a subscription back or forward. Receipts of deliveries in flight become void.
 --
--- KEYS[1]  the queue's hash; writes the subscription's keys and those of who waits for it
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
--- ARGV[3]  the version that follows
+-- KEYS[1]  the queue's hash; writes the keys of the subscription and its children
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
+-- ARGV[3]  the next version
 -- ARGV[4]  the subscription
 -- ARGV[5]  kind of the start position: earliest, latest, index or time
--- ARGV[6]  its value
--- ARGV[7]  packed: {the index from which on its matches are known, older matches as bounds}
--- Answers  ok; or behind, the start and `since` if the matches must be known from further back
+-- ARGV[6]  value of the start position
+-- ARGV[7]  packed: {the index from which on its matches are known, earlier matches as bounds}
+-- Returns  ok; or behind, the new start, and the index from which on its matches are known, if that
+--          is higher
 -- uses: runs queue reader letters time family
 local q, refusal = begin()
 if not q then
@@ -32,7 +33,7 @@ local floor = floor_of(q, s)
 if index > floor then
   count(s, 'skipped', runs_count(unsettled_within(q, s, floor, index)))
 end
--- All before the index is settled, nothing from it on is, and nothing is in flight.
+-- From now on everything before the index is settled, nothing else is, and nothing is in flight.
 drop_keys(s.key, {
   ':settled', ':opened', ':ready', ':waiting', ':heads', ':line', ':leases', ':flights', ':tries',
 })
@@ -40,7 +41,7 @@ runs_add(s.key .. ':settled', 0, index)
 runs_discard(s.key .. ':dead', index, q.next)
 runs_add(s.key .. ':opened', 0, index)
 for _, run in ipairs(runs_within(s.key .. ':dead', 0, index)) do
-  -- But for dead letters: they wait again when replayed.
+  -- Except dead letters: when they are replayed, they wait for the parents again.
   runs_discard(s.key .. ':opened', run[1], run[2])
 end
 for _, field in ipairs({'start', 'walk', 'top', 'reach', 'polled', 'passed'}) do

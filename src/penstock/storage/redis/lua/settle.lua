@@ -1,18 +1,23 @@
 #!lua flags=allow-oom
--- Acks, nacks and extends many deliveries of one subscription.
+-- Acks, nacks, extends and gives back deliveries of one subscription.
 --
--- KEYS[1]  the queue's hash; writes the keys of the subscription, of those that wait for it, and of
---          the dead letters
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- KEYS[1]  the queue's hash; writes the keys of the subscription, its children and the dead-letter
+--          queue
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
--- ARGV[4]  packed: settlements, each {'ack', targets}, {'nack', targets, delay or -1, reason, random
---          numbers}, {'extend', targets, microseconds, -1 from now, or by so much but no further from
---          now than this}, {'give back', targets} or {'up to', index}. Targets are {index, epoch
---          or -1, created in milliseconds or -1, ...}: the epoch of a receipt, or the time that an
---          id carries. Index -1 is not found. {run = {start, stop, epoch}} are consecutive ones.
--- Answers  ok, and for each settlement a text with a digit for each target: 0 done, 1 settled
---          already, 2 not leased, 3 not found; or the number that `up to` settled
+-- ARGV[4]  packed: settlements, each one of
+--            {'ack', targets}
+--            {'nack', targets, delay in microseconds or -1 for the backoff, reason, random numbers}
+--            {'extend', targets, microseconds, latest}: the lease ends so long from now if latest
+--            is -1; otherwise so much later than it would, but at most latest from now
+--            {'give back', targets}
+--            {'up to', index}: acks everything below it
+--          Targets are {index, epoch or -1, created in milliseconds or -1, ...}: a receipt has an
+--          epoch, an id a time of creation. Index -1 is not found. {run = {start, stop, epoch}}
+--          stands for consecutive receipts of one epoch.
+-- Returns  ok, and for each settlement a string with a digit for each target: 0 done, 1 settled
+--          already, 2 not leased, 3 not found; for `up to` the number of messages acked
 -- first: fast_ack
 -- uses: runs queue reader letters time
 local DONE, ALREADY, NOT_LEASED, NOT_FOUND = '0', '1', '2', '3'
@@ -33,7 +38,8 @@ local function is_found(index, created_ms)
   return entry and math.floor(tonumber(entry_field(entry, 't')) / 1000) == created_ms
 end
 
--- By target: index, whether that delivery is in flight, whether a late ack of it counts.
+-- Iterate over targets: index or -1 if it is not found, whether this delivery is in flight, whether
+-- a late ack of it counts, epoch.
 local function each_target(targets)
   land(s)
   local members, scores = {}, {}
@@ -70,7 +76,8 @@ local function each_target(targets)
   end
 end
 
--- The usual case: all that one receive gave, still in flight. False if it is not so.
+-- The usual case: ack all that one receive returned, while it is still one flight. Outcomes; false
+-- if there is no such flight.
 local function ack_flight(start, stop, epoch)
   local member = flight_member(start, stop)
   if epoch ~= s.gen or redis.call('ZREM', s.key .. ':flights', member) == 0 then
@@ -121,7 +128,7 @@ local function ack(targets)
   return table.concat(outcomes)
 end
 
--- Outcomes, and the indexes of the targets that are in flight now.
+-- Outcomes of all targets; and of those in flight, each once, the indexes and their positions.
 local function leased_targets(targets)
   end_leases(q, s)
   local outcomes, indexes, positions, seen = {}, {}, {}, {}
@@ -144,7 +151,7 @@ local function leased_targets(targets)
   return table.concat(outcomes), indexes, positions
 end
 
--- In microseconds, after this many deliveries.
+-- The delay in microseconds after this many deliveries.
 local function backoff(deliveries, random)
   local delay = s.backoff_base
   if delay > 0 and s.backoff_factor then
@@ -189,12 +196,12 @@ local function extend(targets, microseconds, latest)
   end
   call_many('ZADD', s.key .. ':leases', {'XX'}, scores)
   if #indexes > 0 then
-    tell(q)  -- whoever waits for the end of a lease may have to look again earlier
+    tell(q)  -- a lease may end earlier than before, and receivers wait for that
   end
   return outcomes
 end
 
--- Undo deliveries that nobody got: each is as if it had not been, but for its epoch, which is never
+-- Undo deliveries that nobody got: their messages are as before, except that the epoch is never
 -- used again.
 local function give_back(targets)
   local outcomes, indexes = leased_targets(targets)
@@ -218,7 +225,7 @@ local function give_back(targets)
   return outcomes
 end
 
--- Everything below an index, delivered or not, but for what a dependency still holds back.
+-- Ack everything below an index, delivered or not, except what parents hold back; how many.
 local function ack_up_to(index)
   local runs = unsettled_within(q, s, floor_of(q, s), math.min(index, q.next))
   if #s.parent_names > 0 then

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- All of a queue but its messages, and the same of its dead letters, as of one moment: what an
--- archive keeps.
+-- A queue and its dead-letter queue without their messages, as of one moment, for the archive.
 --
--- KEYS[1]  the queue's hash; reads the keys of its subscriptions, :pins, and those of its letters
--- Answers  nothing if there is no such queue; else for the queue and then its dead letters, if it
---          has any: {fields, letters, pins, subscriptions}. A subscription is {name, fields, settled,
---          dead, opened, tries, leased, waiting, flights}; runs and the rest are flat, as Redis has them
+-- KEYS[1]  the queue's hash; reads the keys of its subscriptions, its :pins, and those of its
+--          dead-letter queue
+-- Returns  empty if there is no such queue; otherwise {fields, letters, pins, subscriptions} of the
+--          queue and, if there is one, of its dead-letter queue. A subscription is {name, fields,
+--          settled, dead, opened, tries, leased, waiting, flights}, each as Redis returns it.
 local function queue_at(key)
   local readers = {}
   for name in string.gmatch(redis.call('HGET', key, 'subs') or '', '%S+') do

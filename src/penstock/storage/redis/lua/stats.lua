@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- A queue and its subscriptions now.
+-- The current state of a queue and its subscriptions.
 --
--- KEYS[1]  the queue's hash; reads all its keys, makes ready what waited long enough
--- ARGV[1]  the time of a test, or nothing
--- Answers  nothing if there is no such queue; else the time, the fields of the queue, {messages,
+-- KEYS[1]  the queue's hash; reads all its keys, makes ready what is due
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- Returns  empty if there is no such queue; otherwise the time, the fields of the queue, {messages,
 --          bytes, dead letters}, and for each subscription its name, its fields and {in flight,
 --          delayed, parked, held, unsettled, lowest unsettled index, when that was created or -1}
 -- uses: runs queue reader

@@ -1,19 +1,20 @@
 #!lua flags=allow-oom
--- Does what is due in a queue and in its dead letters, unless another server just has.
+-- Does what is due in a queue and its dead-letter queue, unless a server has done so recently.
 --
 -- KEYS[1]  the queue's hash; writes all its keys
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  how long, in microseconds, the work of another server counts
--- ARGV[3]  how long, in milliseconds, a consumer has to be idle until it is taken for gone
--- ARGV[4]  how many new dead letters are told of at most; 0 if they are left to another server
--- Answers  1 if it has, 0 if there is no such queue or another server has; where there are new letters,
---          how many are left out, and {salt, when it failed, subscription, index, deliveries, reason,
---          when it was created} of each of the others
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  how many microseconds must have passed since the last sweep
+-- ARGV[3]  how many milliseconds a consumer must be idle to be removed from its group
+-- ARGV[4]  how many new dead letters are reported at most; 0 if another server reports them
+-- Returns  0 if there is no such queue or the last sweep is recent; 1 if it was swept; or, if there
+--          are new dead letters, how many of them are left out, and {salt, when it failed,
+--          subscription, index, deliveries, reason, when it was created} of each of the others
 -- uses: runs queue reader letters time
 local TIDY_US = 60 * 1000000
 
--- Now and then: consumers of the groups that nobody seems to be any more. One that has pending entries
--- stays until others have got these; one that asks after all is made again by that.
+-- Every minute, remove idle consumers from the consumer groups. A consumer with pending entries
+-- stays until these are settled or claimed by another. One that is still alive is created again by
+-- its next receive.
 local function tidy(one)
   local tidied = tonumber(redis.call('HGET', one.key, 'tidied') or nil)
   if tidied and one.now - tidied < TIDY_US then
@@ -33,7 +34,7 @@ local function tidy(one)
   end
 end
 
--- Dead letters since the last time, without their bodies.
+-- What the script returns of dead letters since the last report; 1 if there are none.
 local function new_letters(q, most)
   local from = tonumber(redis.call('HGET', q.key, 'watched') or nil) or 0
   local letters = q.letters

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- Gives a lock back, unless another one has it by now.
+-- Releases a lock, if its owner still holds it.
 --
 -- KEYS[1]  the lock
--- ARGV[1]  who had it
--- Answers  1 if it is free now, 0 if not
+-- ARGV[1]  the owner
+-- Returns  1 if it was released, 0 if the owner did not hold it
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end

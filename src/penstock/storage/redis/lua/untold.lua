@@ -1,9 +1,9 @@
 #!lua flags=no-writes
--- What happened to the messages of a queue and is not yet told in its events queue.
+-- What happened to the messages of a queue and is not in its events queue yet.
 --
--- KEYS[1]  the hash of the events queue; reads :untold of the queue that it is of
+-- KEYS[1]  the hash of the events queue; reads :untold of the queue whose events it holds
 -- ARGV[1]  how many entries at most
--- Answers  how many entries were told before, and the oldest ones that were not
+-- Returns  how many entries were told before, and the oldest entries that were not
 local found = redis.call('HMGET', KEYS[1], 'observed', 'told')
 if not found[1] then
   return {'0', {}}

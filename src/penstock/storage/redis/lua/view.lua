@@ -1,13 +1,14 @@
 #!lua flags=no-writes
--- The oldest messages and how they stand with a subscription, without touching it.
+-- The oldest messages and their state in a subscription, which is not changed.
 --
 -- KEYS[1]  the queue's hash; reads its :stream and the keys of the subscription
--- ARGV[1]  the time of a test, or nothing
--- ARGV[2]  the version of the definitions
+-- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  the subscription
 -- ARGV[4]  settled, unsettled or all
 -- ARGV[5]  how many at most
--- Answers  ok, entries, and of each {settled, deliveries, deadline; -1 if not leased, -2 if for ever}
+-- Returns  ok, entries, and for each {1 if settled, deliveries, deadline}; the deadline is -1 if it
+--          is not leased, -2 if its lease never ends
 -- uses: runs queue reader
 local q, refusal = begin()
 if not q then

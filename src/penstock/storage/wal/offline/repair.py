@@ -35,10 +35,10 @@ from penstock.storage.wal.checkpoint import (
     checkpoint_name,
     encode,
     index_name,
-    index_of,
     load_index,
     numbers_of,
     save,
+    segment_index,
 )
 from penstock.storage.wal.compaction import Live, Moved, pack_name
 from penstock.storage.wal.files import DiskFiles
@@ -155,7 +155,7 @@ def _is_packed(found: Salvage, segment: int) -> bool:
 
 
 def _index(found: Salvage, segment: int, salt: bytes) -> SegmentIndex:
-    return msgspec.structs.replace(index_of(found.machine, segment), salt=salt)
+    return msgspec.structs.replace(segment_index(found.machine, segment), salt=salt)
 
 
 def _unneeded(files: DiskFiles, found: Salvage) -> list[str]:

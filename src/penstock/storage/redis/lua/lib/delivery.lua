@@ -1,7 +1,7 @@
--- How messages are given out.
+-- Delivery: leasing messages to a consumer.
 
--- What a script that delivers answers of entries. Fewer and flatter is faster: of a message when it
--- was created, body and envelope, one after the other; of a dead letter the whole entry.
+-- Entries as receive.lua returns them. For messages that is a flat list of created, body and
+-- envelope, because that is faster than nested ones; dead letters need the whole entry.
 local function shown(q, entries)
   if q.source ~= '' then
     return entries
@@ -22,7 +22,8 @@ local function note_delivered(q, s, entry, index, deliveries)
   end
 end
 
--- Lease entries of the stream, whose indexes are these; the answer of a script that delivers.
+-- Lease entries with these indexes one by one. `claimed`: XREADGROUP has claimed them and moved the
+-- group's cursor. Returns what receive.lua returns.
 local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   local deadline = lease_us and q.now + lease_us
   local score = deadline and text(deadline) or '+inf'
@@ -89,7 +90,7 @@ local function lease(q, s, consumer, entries, indexes, lease_us, claimed)
   return {'ok', s.gen, deadline or '', again, shown(q, entries), indexes}
 end
 
--- The same of consecutive first deliveries that the group has claimed: one member for all of them.
+-- The same for consecutive first deliveries that XREADGROUP has claimed: all are one flight.
 local function fly(q, s, entries, start, stop, lease_us)
   local deadline = lease_us and q.now + lease_us
   redis.call('ZADD', s.key .. ':flights', deadline and text(deadline) or '+inf',
@@ -111,7 +112,7 @@ local function indexes_of(entries)
   return found
 end
 
--- Lease what `ready_runs` or `ready_within` found.
+-- Lease the runs that `ready_runs` or `ready_within` found.
 local function deliver(q, s, consumer, runs, lease_us)
   local entries = entries_of(q, runs)
   local indexes = indexes_of(entries)
@@ -127,7 +128,7 @@ local function deliver(q, s, consumer, runs, lease_us)
     set_walk(s, math.min(runs_next_gap(s.key .. ':settled', walk), q.next))
   end
   if #entries < runs_count(runs) then
-    -- Somebody deleted entries by hand: what cannot be given is gone.
+    -- Somebody deleted entries from the stream: their messages cannot be delivered any more.
     local there, gone = {}, {}
     for _, index in ipairs(indexes) do
       there[index] = true
@@ -144,7 +145,7 @@ local function deliver(q, s, consumer, runs, lease_us)
   return lease(q, s, consumer, entries, indexes, lease_us, false)
 end
 
--- The first of the runs that have no more bytes than this; one message at least.
+-- The first messages of the runs, up to a number of bytes, but at least one message.
 local function within_bytes(q, runs, most)
   local found, left = {}, most
   for _, run in ipairs(runs) do

@@ -1,15 +1,17 @@
--- What happens to the messages of a queue with the setting `events`, as rows for <queue>-events: see
--- penstock.core.lifecycle. A script notes rows on its way, and `finish` adds them to the list :untold as
--- one entry, in the same atomic step. From there a server publishes them: untold.lua, publish.lua.
+-- Lifecycle events: what happens to the messages of a queue with the setting `events`, as rows for
+-- <queue>-events (see penstock.core.lifecycle). A script notes rows, and `finish` appends them to
+-- the list :untold as one entry, in the same atomic step. From there a server publishes them, with
+-- untold.lua and publish.lua.
 --
--- A row is {event, start, stop, published, at, subscription, deliveries, reason, topic}; what there is
--- none of is empty.
+-- A row is {event, start, stop, published, at, subscription, deliveries, reason, topic}; fields
+-- that do not apply are 0 or empty.
 
--- Of these every message has a row of its own.
+-- Events with a row for every message; rows of all others are merged.
 local ALONE = {dead_lettered = true, replayed = true}
--- The ways out that are told.
+-- Ways of being settled that are events.
 local TOLD = {acked = true, expired = true, dead_lettered = true}
 
+-- Add a row, or extend the last one if they differ in their indexes only.
 local function note(q, event, start, stop, published, subscription, deliveries, reason, topic)
   q.rows = q.rows or {}
   local row = {
@@ -28,7 +30,7 @@ local function note(q, event, start, stop, published, subscription, deliveries, 
   end
 end
 
--- Of one message that is there.
+-- Add a row for one message, if it still exists.
 local function note_one(q, s, event, index, deliveries, reason)
   if q.events ~= '' then
     local entry = entry_at(q, index)
@@ -38,7 +40,7 @@ local function note_one(q, s, event, index, deliveries, reason)
   end
 end
 
--- Parts of a run that were published at one time: {start, stop, time}.
+-- Split a run by the time of publication: {{start, stop, time}, ...}.
 local function spans(q, start, stop)
   local found, at = {}, start
   while at < stop do
@@ -47,7 +49,7 @@ local function spans(q, start, stop)
       break
     end
     local time = entry_field(entry, 't')
-    -- All below `low` is of that time, nothing from `high` on.
+    -- Everything below `low` has that time, nothing from `high` on has.
     local low, high, step = entry_index(entry) + 1, stop, 1
     while low < high do
       local probe = math.min(low + step, high) - 1
@@ -64,8 +66,8 @@ local function spans(q, start, stop)
   return found
 end
 
--- Of messages that are about to be settled, by one of the ways that are counted. `landed`: they were
--- in flight for the first time, all of them.
+-- Add rows for messages that are about to be settled. `landed`: they were a flight, so each was
+-- delivered once; otherwise :leases and :tries have the number of deliveries.
 local function note_settled(q, s, runs, way, landed, reason)
   local counts, known = {}, {}
   if not landed then

@@ -1,6 +1,6 @@
--- Which subscriptions wait for which, and what a change of that means for their messages.
+-- Dependencies between subscriptions, and what a change of them means for messages.
 
--- Who the packed fields of a subscription say it waits for; all other fields are added to `own`.
+-- The parents among the packed fields of a subscription; all other fields are appended to `own`.
 local function take_parents(packed, own)
   local fields, parents = cmsgpack.unpack(packed), {}
   for at = 1, #fields, 2 do
@@ -26,8 +26,8 @@ local function drop_keys(key, suffixes)
   redis.call('UNLINK', unpack(keys))
 end
 
--- Wait for these from now on. What was delivered before stays as it is; what never was waits for
--- all of them, and what waited only for a former one is opened.
+-- Replace the parents of a subscription. Messages that were delivered before stay as they are. All
+-- others wait for the new parents, and only for them.
 local function rewire(q, s, parents)
   if #parents == 0 and #s.parent_names == 0 then
     return
@@ -51,7 +51,7 @@ local function rewire(q, s, parents)
     redis.call('COPY', s.key .. ':settled', s.key .. ':opened')
   end
   for _, run in ipairs(runs_within(s.key .. ':dead', 0, q.next)) do
-    -- A replay brings it back, and then it waits for these parents too.
+    -- A dead letter that is replayed waits for the new parents, too.
     runs_discard(s.key .. ':opened', run[1], run[2])
   end
   for _, one in ipairs(given) do
@@ -73,7 +73,7 @@ local function rewire(q, s, parents)
   end
   put(s, 'parents', join(parents))
   s.parent_names = parents
-  -- Whatever it has is put into `ready` now; a plain one goes on with what comes later.
+  -- Not plain for now, so that everything up to here is placed; its cursor then begins behind that.
   s.plain = false
   parents_passed(q, s, 0, q.next)
   s.plain = not s.filtered and #parents == 0
@@ -86,7 +86,7 @@ local function rewire(q, s, parents)
   end
 end
 
--- Make parents and children of the subscriptions what `wanted` says of some of them.
+-- Replace the parents of the subscriptions in `wanted`, and update the children of all.
 local function link(q, wanted)
   local children, has_dependents = {}, false
   for _, s in ipairs(each_reader(q)) do
@@ -109,7 +109,7 @@ local function link(q, wanted)
   put(q, 'dependents', has_dependents and '1' or '')
 end
 
--- The index that a start position means now.
+-- The index of a start position.
 local function resolve_start(q, kind, value)
   if kind == 'earliest' then
     return q.first
@@ -121,7 +121,7 @@ local function resolve_start(q, kind, value)
   return search(q, 't', tonumber(value))
 end
 
--- Old matches of a filter, as flat bounds, noted for a subscription.
+-- Add earlier matches of a subscription's filter, given as bounds.
 local function add_matches(s, bounds)
   for at = 1, #bounds, 2 do
     runs_add(s.key .. ':matched', bounds[at], bounds[at + 1])

@@ -1,6 +1,6 @@
--- The usual ack, before anything else is defined: all that one receive gave, right behind what is
--- settled already, of a subscription that nobody waits for. It does as settle.lua does, and leaves all
--- else to it.
+-- The usual ack: one flight, directly after what is settled already, on a subscription without
+-- filter and children. It has the effect of settle.lua, without the time to define the libraries.
+-- Everything else is left to settle.lua.
 do
   local key = KEYS[1] .. ':s:' .. ARGV[3]
   local q = redis.call('HMGET', KEYS[1], 'version', 'now', 'source', 'first', 'events')
@@ -12,7 +12,7 @@ do
       and run[1] >= tonumber(q[4]) and run[2] - run[1] <= 4000 and run[3] == tonumber(s[1])
       and redis.call('EXISTS', key .. ':ready', key .. ':heads', key .. ':leases') == 0 then
     local start, stop, total = run[1], run[2], run[2] - run[1]
-    -- It must continue the one run of what is settled, wherever that begins, or be the first.
+    -- It must extend the only settled run, or nothing may be settled yet.
     local settled = redis.call('ZRANGE', key .. ':settled', 0, 1, 'WITHSCORES')
     local before = string.format('%.0f', start)
     local flight = before .. ':' .. string.format('%.0f', stop)

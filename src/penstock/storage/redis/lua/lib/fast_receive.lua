@@ -1,11 +1,13 @@
--- The usual receive, before anything else is defined: nothing but what lies ahead of a plain
--- subscription, nothing due, nothing in flight except flights. It decides as receive.lua does, and
--- leaves all else to it; `read_ahead` is what it has read if that cannot be given as one flight.
+-- The usual receive: a plain subscription with nothing due, nothing ready and no leases except
+-- flights, so that all messages to deliver are ahead. It has the effect of receive.lua, without the
+-- time to define the libraries. Everything else is left to receive.lua, with the entries in
+-- `read_ahead` if they were read already but cannot be one flight.
 local read_ahead
 
--- Whether the messages from an index on, so many at most, surely have no more bytes than asked for.
--- An entry's `s` tells the bytes before its batch, so that of a later batch bounds them. `total` are
--- the bytes of all there were. Those of dead letters are not known.
+-- Whether the next messages, `room` at most, certainly have no more bytes than ARGV[7]. The field
+-- `s` of an entry is the number of bytes before its batch, so an entry of a later batch gives an
+-- upper bound. `total` is the number of bytes ever published. In a dead-letter queue, `s` does not
+-- grow.
 local function fits(stream, from, room, total)
   local MOST_IN_A_BATCH = 10000
   local first = redis.call('XRANGE', stream, string.format('%.0f', from), '+', 'COUNT', 1)[1]

@@ -1,6 +1,6 @@
--- Dead letters: a queue of their own, <queue>-dlq, made when the first one comes. A letter is a copy
--- of the message that failed, with why. The message itself stays, pinned, so that a replay can
--- give it back at its own index.
+-- Dead letters are in a queue of their own, <queue>-dlq, which is created with the first one. A
+-- dead letter is a copy of the message that failed, with the reason. The message itself is pinned,
+-- so that a replay can bring it back at its own index.
 
 local function make_reader(q, name, fields, start)
   local key = q.key .. ':s:' .. name
@@ -28,15 +28,15 @@ local function make_queue(key, fields, default, now)
   return q
 end
 
--- A queue, and how its dead letters will be: {fields, its default subscription's or false, and the same
--- of the letters}.
+-- Create a queue from {fields, fields of its `default` or false, and the same two for its
+-- dead-letter queue}, which are kept until the first dead letter.
 local function make_with_letters(key, as, now)
   local q = make_queue(key, as[1], as[2], now)
   redis.call('HSET', key, 'letters_as', cmsgpack.pack({as[3], as[4]}))
   return q
 end
 
--- The queue that the events of another are told in. False if there is a queue of that name already.
+-- Create an events queue, if it does not exist. False if another queue has its name.
 local function make_events(key, as, now)
   if redis.call('HEXISTS', key, 'observed') == 1 then
     return true
@@ -48,6 +48,7 @@ local function make_events(key, as, now)
   return true
 end
 
+-- The dead-letter queue, which is created if it does not exist.
 local function letters_of(q)
   if not q.letters then
     local key = q.key .. '-dlq'
@@ -66,6 +67,7 @@ local function letters_of(q)
   return q.letters
 end
 
+-- Remove the record of dead letters that were settled, and unpin their messages.
 letters_settled = function(letters, runs)
   if not letters.origin then
     letters.origin = load_queue(string.sub(letters.key, 1, -5))
@@ -88,7 +90,7 @@ letters_settled = function(letters, runs)
   end
 end
 
--- Make a message a dead letter, and for those that wait and want it, theirs too.
+-- Dead-letter a message, also for children that hold it and whose `on_dead` is cascade.
 local function bury(q, s, index, reason)
   local letters = letters_of(q)
   local entry = entry_at(q, index)
@@ -123,7 +125,8 @@ local function bury(q, s, index, reason)
   end
 end
 
--- What the parents gave up on before this subscription waited for them is its letter too.
+-- If `on_dead` is cascade, dead-letter held messages that parents have dead-lettered. `bury` does
+-- so at that time; this is for messages that are held only since then.
 local function cascade(q, s)
   if s.on_dead ~= 'cascade' or #s.parent_names == 0 then
     return
@@ -143,7 +146,7 @@ local function cascade(q, s)
   end
 end
 
--- A dead letter came back: unsettled, as if never delivered. False if it was none.
+-- Replay a dead letter: the message is unsettled, as if never delivered. False if it was none.
 local function revive(q, s, index)
   if runs_discard(s.key .. ':dead', index, index + 1) == 0 then
     return false
@@ -152,7 +155,7 @@ local function revive(q, s, index)
   put(s, 'settled_total', s.settled_total - 1)
   count(s, 'replayed', 1)
   note_one(q, s, 'replayed', index)
-  -- An epoch of its own for the next delivery: the receipts of the former ones stay void.
+  -- With an entry in :tries the next delivery gets a new epoch, so former receipts stay void.
   set_tried(s, index, 0, s.gen, false, '')
   if #s.parent_names > 0 and not runs_has(s.key .. ':opened', index) then
     parents_passed(q, s, index, index + 1)

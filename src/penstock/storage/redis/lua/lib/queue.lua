@@ -1,14 +1,14 @@
--- A queue as the scripts see it. KEYS[1] is the hash of the queue; all its other keys begin with
--- that name, so they are in one slot of a cluster. docs/redis.md lists them.
+-- A queue. KEYS[1] is the queue's hash; all its other keys begin with that name, so they are in the
+-- same slot of a cluster. docs/redis.md lists them.
 
--- How many messages one call moves on account of time, so that no call keeps redis for long.
+-- How many due messages one call handles at most, so that no call blocks Redis for long.
 local MOST_AT_ONCE = 10000
--- The most arguments a command is given at a time: unpack() has its limit.
+-- How many arguments a command gets at most: unpack() is limited.
 local MOST_ARGUMENTS = 4000
--- How many old unsettled messages are kept aside so that retention can pass them.
+-- How many unsettled messages are kept aside at most, so that retention can go past them.
 local MAX_STRAGGLERS = 10000
 
--- All keys of a queue, after its name, without those of its subscriptions.
+-- The suffixes of a queue's keys, without those of its subscriptions.
 local QUEUE_KEYS = {
   '', ':stream', ':odd', ':special', ':expires', ':expiring', ':forever', ':dedup', ':requests',
   ':dedup_times', ':stragglers', ':pins', ':letters', ':untold',
@@ -33,7 +33,7 @@ local function words(line)
   return found
 end
 
--- Everything loaded that may have changes to save, and channels that have news.
+-- What `save` has to write and publish: loaded objects with their changes, and news by channel.
 local changed, news = {}, {}
 
 local function load_hash(key, fields, numbers)
@@ -60,7 +60,7 @@ local function load_queue(key)
   end
 end
 
--- Changes a field. It is written when the script saves; every script that changes anything does.
+-- Change a field. `save` writes it, so every script that changes something must call that.
 local function put(object, name, value)
   object[name] = value
   object.unsaved[name] = value
@@ -89,7 +89,7 @@ local function save()
   end
 end
 
--- Tell those who wait that something may be deliverable: as many of them as there are messages.
+-- Announce that messages may be deliverable, to `count` waiters of each subscription or to all.
 local function tell(q, count)
   local channel = q.key .. ':news'
   if news[channel] ~= '*' then
@@ -97,7 +97,7 @@ local function tell(q, count)
   end
 end
 
--- Redis's own time in microseconds, or the one given by a test; it never runs backwards.
+-- Set the queue's time in microseconds: Redis's own, or the given one. It never runs backwards.
 local function set_time(q, given)
   local now
   if given ~= '' then
@@ -111,9 +111,9 @@ local function set_time(q, given)
   end
 end
 
--- How a script begins that works on what its caller knows of the queue: ARGV[1] is the time of a
--- test or nothing, ARGV[2] the version of the definitions. nil and the answer if there is no such
--- queue, or its definitions have changed.
+-- Load the queue and set its time. ARGV[1] is the time or empty, ARGV[2] the version of the
+-- definitions that the server knows. nil and the script's answer if there is no such queue, or its
+-- definitions have changed.
 local function begin()
   local q = load_queue(KEYS[1])
   if not q then
@@ -126,7 +126,7 @@ local function begin()
   return q
 end
 
--- 0-0 is no id that a stream allows, so index 0 is 0-1. A range of indexes is still a range of ids.
+-- A stream does not allow 0-0, so index 0 is 0-1. A range of indexes is still a range of ids.
 local function entry_id(index)
   if index == 0 then
     return '0-1'
@@ -161,7 +161,8 @@ local function entries_of(q, runs)
   return found
 end
 
--- A command with any number of arguments, in parts; one more may come before them in each.
+-- Call a command with any number of arguments, in parts. `before` has an argument that comes before
+-- them in every part, or none.
 local function call_many(command, key, before, arguments)
   if #arguments == 0 then
     return
@@ -183,6 +184,7 @@ local function call_many(command, key, before, arguments)
   end
 end
 
+-- Whether a message still exists.
 local function holds(q, index)
   if index >= q.first then
     return index < q.next
@@ -190,7 +192,7 @@ local function holds(q, index)
   return redis.call('ZSCORE', q.key .. ':stragglers', text(index)) ~= false
 end
 
--- Priority, delay and group of a message. 0 is no delay, '' no group.
+-- Priority, due time and group of a message: 0 without a delay, '' without a group.
 local function special_of(q, index)
   local found = q.odd ~= '' and redis.call('HGET', q.key .. ':special', text(index))
   if not found then
@@ -200,7 +202,8 @@ local function special_of(q, index)
   return tonumber(priority), tonumber(due), group
 end
 
--- The lowest index of start..next for which a field of the entry is at least this; next if none.
+-- The lowest index from q.first on whose entry has a field of at least this value; q.next if none.
+-- The field must ascend with the index.
 local function search(q, name, least)
   local low, high = q.first, q.next
   while low < high do
@@ -215,7 +218,7 @@ local function search(q, name, least)
   return low
 end
 
--- Bytes of the messages from the batch that holds an index up to the end.
+-- Bytes of the messages from the batch of an index to the end.
 local function bytes_from(q, index)
   if index >= q.next then
     return 0
@@ -224,7 +227,7 @@ local function bytes_from(q, index)
   return entry and q.bytes - tonumber(entry_field(entry, 's')) or 0
 end
 
--- When a message expires: at its own time or the queue's, whichever comes first. nil is never.
+-- When a message expires: at its own time or the queue's, whichever comes first. nil if never.
 local function expires_at(q, index)
   local own
   if q.expires ~= '' then
@@ -251,8 +254,9 @@ local function set_expiry(q, index, time)
   redis.call('ZADD', q.key .. ':expiring', text(time), text(index))
 end
 
--- Note what sets a message apart: {priority, due, group, expiry, dedup key}. `due` is 0 for one that
--- need not wait. Whether it is odd.
+-- Store what most messages do not have: {priority, due, group, expiry, dedup key}. The argument
+-- `due` applies instead of the one in `extra`; it is 0 without a delay. Returns whether the message
+-- is odd: has a priority, a delay or a group.
 local function set_apart(q, index, created, extra, due)
   local priority, group = extra[1], q.fifo ~= '' and extra[3] or ''
   local is_odd = priority > 0 or due > 0 or group ~= ''
@@ -272,7 +276,7 @@ local function set_apart(q, index, created, extra, due)
   return is_odd
 end
 
--- Somebody replayed a message after its time: they want it, so it expires no more.
+-- Let a message that was replayed after its expiry never expire again: somebody wants it.
 local function outlive(q, index)
   local time = expires_at(q, index)
   if time and time <= q.now then
@@ -283,7 +287,8 @@ local function outlive(q, index)
   end
 end
 
--- Somebody will read from here again: what has expired must expire for them too.
+-- Look for expired messages from `start` again: a subscription goes back to there, and they must
+-- expire for it, too.
 local function look_again(q, start)
   if q.ttl_checked > start then
     put(q, 'ttl_checked', start)
@@ -298,8 +303,8 @@ local function look_again(q, start)
   end
 end
 
--- What may be noted of these runs in a place where messages are by themselves; the shorter of the two
--- sides is walked.
+-- Indexes of these runs that may be members of a key, which place.size counts. If the key has fewer
+-- members than the runs, exactly those; otherwise all indexes, which is quicker than to check.
 local function members_within(key, place, runs)
   local size, found = redis.call(place.size, key), {}
   if size == 0 then
@@ -326,6 +331,7 @@ local function members_within(key, place, runs)
   return found
 end
 
+-- Remove what is stored besides the entries of messages.
 local function forget_messages(q, indexes)
   if #indexes == 0 then
     return

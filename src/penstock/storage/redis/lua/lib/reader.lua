@@ -1,25 +1,26 @@
--- A subscription and its progress: a cursor with exceptions, as penstock.core.subscription has it.
--- An unsettled message is in exactly one of these places:
+-- A subscription and its progress: a cursor with exceptions, as in penstock.core.subscription. An
+-- unsettled message is in exactly one of these places:
 --
 --   ahead     at or above `walk`, never delivered. Only a plain subscription, one without a filter
 --             and without parents, has messages there; `odd` ones never are.
 --   ready     deliverable now, by priority and then index
---   waiting   until a moment: a delay, or the backoff after a nack
+--   waiting   not due yet: a delay, or the backoff after a nack
 --   line      behind an earlier message of its group
 --   leases    in flight
---   flights   in flight too: consecutive first deliveries from one receive, as one member. They are
---             what is usual, and whatever is not usual turns them into leases first (`land`).
---   held      not yet `opened` by those it waits for
+--   flights   also in flight: consecutive first deliveries from one receive, as one member. This is
+--             the usual case; whatever handles single messages turns them into leases (`land`).
+--   held      not in `opened`, because a parent has not passed it
 --
--- Everything else is settled. The consumer group of the stream says the same in redis's terms: its
--- pending entries are the messages that were delivered and are not settled, with their count.
+-- Everything else is settled. The consumer group of the stream shows the same to operators: its
+-- pending entries are the messages that were delivered and are not settled, with the number of
+-- deliveries.
 -- uses: events
 
 local PRIORITIES = 10
-local LANE = 2 ^ 42  -- an index has no more bits
+local LANE = 2 ^ 42  -- more than any index
 local PLAIN_LANE = PRIORITIES * LANE
 
--- All keys of a subscription, after its name.
+-- The suffixes of a subscription's keys.
 local READER_KEYS = {
   '', ':settled', ':ready', ':waiting', ':leases', ':flights', ':tries', ':matched', ':opened',
   ':dead', ':heads', ':line',
@@ -81,7 +82,7 @@ local function unsettled_within(q, s, start, stop)
   return found
 end
 
--- Every index below it is settled; the lowest unsettled one, or the end of the queue.
+-- The lowest unsettled index; q.next if there is none.
 local function floor_of(q, s)
   local at = runs_next_gap(s.key .. ':settled', 0)
   if not s.filtered then
@@ -108,8 +109,9 @@ local function is_settled(q, s, index)
     or s.filtered and not runs_has(s.key .. ':matched', index)
 end
 
--- Deliveries, epoch, whether its late ack still counts, and the last reason; nil if nothing is
--- remembered. A message in flight for the first time needs no such entry: it has 1 and s.gen.
+-- Deliveries, epoch, whether a late ack counts, and the last reason; nil without an entry in
+-- :tries. A message in flight for the first time needs none: it has 1 delivery, and its epoch is
+-- s.gen.
 local function tried(s, index)
   local found = redis.call('HGET', s.key .. ':tries', text(index))
   if found then
@@ -132,7 +134,7 @@ local function flight_bounds(member)
   return tonumber(start), tonumber(stop)
 end
 
--- Turn flights into leases, one a message: all, or those that end by a time.
+-- Turn flights into leases, one for each message: all, or those whose deadline is not after `by`.
 local function land(s, by)
   if s.flying == 0 then
     return
@@ -152,7 +154,7 @@ local function land(s, by)
   end
 end
 
--- Until when a message is in flight; nil if it is not. It changes nothing, for those who only look.
+-- The deadline of a message in flight, otherwise nil. Flights stay: read-only scripts call this.
 local function leased_until(s, index)
   local deadline = redis.call('ZSCORE', s.key .. ':leases', text(index))
   if not deadline and s.flying > 0 then
@@ -180,7 +182,8 @@ local function was_tried(s, index)
   return (tried(s, index) or 0) > 0
 end
 
--- How many more may be in flight: none, where order is kept, while one waits for its backoff.
+-- How many more messages may be in flight. If the subscription is ordered, none as long as one that
+-- was delivered before waits for its backoff.
 local function room_of(s)
   local room = s.max_in_flight - leased_count(s)
   if room > 0 and s.ordered ~= '' then
@@ -193,7 +196,7 @@ local function room_of(s)
   return room
 end
 
--- How often it was delivered, and the last reason.
+-- The number of deliveries, and the last reason.
 local function deliveries_of(s, index)
   local deliveries, _, _, reason = tried(s, index)
   if deliveries then
@@ -206,7 +209,7 @@ local function lane_of(priority)
   return (PRIORITIES - priority) * LANE
 end
 
--- All that is ready within a range of indexes, whatever its priority, ascending.
+-- What is ready within a range of indexes, in any lane; ascending within each lane.
 local function ready_within(s, start, stop)
   local found = {}
   if redis.call('EXISTS', s.key .. ':ready') == 1 then
@@ -224,15 +227,16 @@ local function is_ready(q, s, index)
   return runs_has(s.key .. ':ready', lane_of((special_of(q, index))) + index)
 end
 
--- Whether it is ready because it came back, became due or was passed over by a poll. What no cursor
--- has reached yet may be among the ready ones too, if it has a priority or matches a filter.
+-- Whether a message is ready because it came back, became due, was opened or was passed over by a
+-- poll. Being ready is not enough: with a priority or a filter, messages are ready before any
+-- delivery.
 local function is_within_reach(q, s, index)
   local _, due, group = special_of(q, index)
   return is_ready(q, s, index) and (#s.parent_names > 0 or due > 0 or group ~= ''
     or index < s.passed or tried(s, index) ~= nil)
 end
 
--- What a plain subscription has ahead of it, up to a limit.
+-- The runs within start..stop that are ahead of a plain subscription, up to a limit of messages.
 local function ahead(q, s, start, stop, limit)
   local found, at = {}, start
   local settled, odd = s.key .. ':settled', q.key .. ':odd'
@@ -255,8 +259,8 @@ local function ahead(q, s, start, stop, limit)
   return found
 end
 
--- Up to a limit of deliverable messages: runs in the order they are to be given. Those that were
--- made ready say in which lane they are; the others are ahead.
+-- Runs of deliverable messages in the order of delivery, up to a limit of messages. Those in
+-- `ready` have a lane; the others are ahead.
 local function ready_runs(q, s, limit)
   local ready = s.key .. ':ready'
   local found = {}
@@ -293,11 +297,11 @@ local function make_ready(q, s, index)
   tell(q)
 end
 
--- 0 is not at all.
+-- Make a message wait until it is due; ready at once if `due` is 0.
 local function wait_until(q, s, index, due)
   if due > 0 then
     redis.call('ZADD', s.key .. ':waiting', text(due), text(index))
-    tell(q)  -- whoever waits may have to look again earlier
+    tell(q)  -- receivers that wait for a later time must wait for this one
   else
     make_ready(q, s, index)
   end
@@ -312,7 +316,7 @@ local function line_bounds(group)
   return '[' .. digest .. ':', '(' .. digest .. ';'
 end
 
--- Put a message in its group's line; whether it is the one that may go.
+-- Add a message to its group; whether it is the head, which alone may be delivered.
 local function is_head(q, s, group, index)
   local heads, line = s.key .. ':heads', s.key .. ':line'
   local head = tonumber(redis.call('HGET', heads, group) or nil)
@@ -324,7 +328,7 @@ local function is_head(q, s, group, index)
     return true
   end
   if index < head and not is_leased(s, head) and not was_tried(s, head) then
-    -- The head was not given out yet, so an earlier message that came back goes first.
+    -- The head was never delivered, so an earlier message that came back goes first.
     local lane = lane_of((special_of(q, head)))
     runs_discard(s.key .. ':ready', lane + head, lane + head + 1)
     redis.call('ZREM', s.key .. ':waiting', text(head))
@@ -337,7 +341,7 @@ local function is_head(q, s, group, index)
   return false
 end
 
--- A message that needs a look of its own: group first, then delay.
+-- Place a single message: in line if it is not the head of its group, otherwise waiting or ready.
 local function admit(q, s, index)
   local _, due, group = special_of(q, index)
   if group ~= '' and not is_head(q, s, group, index) then
@@ -349,6 +353,7 @@ local function admit(q, s, index)
   wait_until(q, s, index, due)
 end
 
+-- Remove a message from its group. If it was the head, the next one in line becomes the head.
 local function leave_group(q, s, group, index)
   local heads, line = s.key .. ':heads', s.key .. ':line'
   local head = tonumber(redis.call('HGET', heads, group) or nil)
@@ -368,8 +373,8 @@ local function leave_group(q, s, group, index)
   end
 end
 
--- Put unsettled messages where they belong: ready, waiting or in line. Of a plain subscription
--- only the odd ones; the others are ahead.
+-- Put unsettled messages in their places: ready, waiting or line. For a plain subscription only the
+-- odd ones, since the others are ahead.
 local function place(q, s, start, stop)
   if s.plain and q.odd == '' then
     return
@@ -391,7 +396,8 @@ local function place(q, s, start, stop)
   end
 end
 
--- Lets the consumer group show where the subscription is. A plain one reads on from there.
+-- Move the consumer group's cursor to where the subscription is. A plain one reads on from there;
+-- for others it only informs operators.
 local function follow(s)
   if s.moved then
     s.moved = nil
@@ -408,7 +414,7 @@ local function set_walk(s, walk)
   end
 end
 
--- Messages that waited for other subscriptions wait for them no longer.
+-- Let messages no longer wait for parents.
 local function open(q, s, start, stop)
   for _, run in ipairs(matched_within(q, s, start, stop)) do
     for _, part in ipairs(runs_outside(s.key .. ':opened', run[1], run[2])) do
@@ -418,7 +424,8 @@ local function open(q, s, start, stop)
   end
 end
 
--- Parts of start..stop that those who wait for this subscription may have.
+-- Parts of start..stop that this subscription does not hold back from its children. `dead_too`: nor
+-- does it hold back its dead letters.
 local function passed(q, s, start, stop, dead_too)
   local blocked = unsettled_within(q, s, start, stop)
   if not dead_too then
@@ -429,7 +436,7 @@ local function passed(q, s, start, stop, dead_too)
   return gaps(union(blocked), start, stop)
 end
 
--- Open what all parents have passed. Called when one of them settled these indexes.
+-- Open what all parents have passed. To be called when one of them has settled these indexes.
 local function parents_passed(q, s, start, stop)
   local runs = {{start, stop}}
   for _, name in ipairs(s.parent_names) do
@@ -446,6 +453,7 @@ local function parents_passed(q, s, start, stop)
   end
 end
 
+-- Runs of unsettled messages that parents hold back.
 local function held_runs(q, s)
   local found = {}
   if #s.parent_names > 0 then
@@ -458,17 +466,17 @@ local function held_runs(q, s)
   return found
 end
 
--- Where a message is noted by itself.
+-- Keys with a member for each message.
 local EXCEPTIONS = {
   {suffix = ':leases', size = 'ZCARD', remove = 'ZREM', delivered = true},
   {suffix = ':tries', size = 'HLEN', remove = 'HDEL', delivered = true},
   {suffix = ':waiting', size = 'ZCARD', remove = 'ZREM'},
 }
 
--- Take messages out of wherever they are. `landed`: they were a flight, and that is gone already.
+-- Remove messages from their places. `landed`: they were a flight, which is removed already.
 local function forget(q, s, runs, landed)
   if redis.call('EXISTS', s.key .. ':heads') == 1 then
-    -- First, because the one that is next in its group may be among them too.
+    -- First, because the next head of a group, which this makes ready, may be among them.
     for _, run in ipairs(runs) do
       for _, part in ipairs(runs_within(q.key .. ':odd', run[1], run[2])) do
         for index = part[1], part[2] - 1 do
@@ -531,7 +539,7 @@ local function is_needed(q, index)
   return false
 end
 
--- Drop what was kept aside and nobody needs any more.
+-- Delete stragglers that are settled everywhere and not pinned.
 local function drop_stragglers(q, start, stop)
   local key = q.key .. ':stragglers'
   local dropped, ids = {}, {}
@@ -548,9 +556,9 @@ local function drop_stragglers(q, start, stop)
   end
 end
 
-local letters_settled  -- of the dead letters; defined with them
+local letters_settled  -- defined in letters.lua
 
--- The messages leave by one of the ways that are counted.
+-- Settle messages; `way` is the counter that counts them. `landed`: as for `forget`.
 local function settle(q, s, runs, way, landed, reason)
   local settled, matched = s.key .. ':settled', s.key .. ':matched'
   if q.events ~= '' and TOLD[way] then
@@ -566,7 +574,7 @@ local function settle(q, s, runs, way, landed, reason)
     put(s, 'settled_total', s.settled_total + new)
     count(s, way, new)
     if s.filtered then
-      -- What the filter keeps out is settled too: cover it, so that runs can merge.
+      -- What the filter rejects is settled, too: include it, so that runs merge.
       runs_add(settled, stop, runs_next(matched, stop) or q.next)
     end
     for _, name in ipairs(words(s.children)) do
@@ -587,7 +595,7 @@ local function settle(q, s, runs, way, landed, reason)
   end
 end
 
--- Make ready what waited long enough.
+-- Make messages ready that are due.
 local function mature(q, s)
   local key = s.key .. ':waiting'
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', text(q.now), 'LIMIT', 0, MOST_AT_ONCE)
@@ -599,7 +607,7 @@ local function mature(q, s)
   end
 end
 
--- How a script ends that may have changed anything.
+-- End a script that may have changed something.
 local function finish()
   for _, object in ipairs(changed) do
     follow(object)

@@ -1,9 +1,9 @@
--- A set of indexes kept as runs, as penstock.core.runs has it: its cost follows the gaps, never the
--- number of indexes. A run start <= i < stop is one member of a sorted set: its score is start, the
--- member stop. Runs are disjoint and never adjacent, so no two have the same stop.
+-- A set of indexes kept as runs, as in penstock.core.runs: its cost follows the number of gaps, not
+-- of indexes. A run start <= i < stop is one member of a sorted set: the score is start, the member
+-- stop. Runs are disjoint and never adjacent, so no two have the same stop.
 
--- A number as redis and Lua both read it back: '..' alone would round what has over 14 digits. Each
--- is written once: an index is needed for several keys.
+-- A number in a form that Redis and Lua read back exactly: '..' alone rounds to 14 digits. The
+-- results are kept, since a script needs the same index for several keys.
 local texts = {}
 local function text(number)
   local found = texts[number]
@@ -14,6 +14,7 @@ local function text(number)
   return found
 end
 
+-- The last run that starts at or below an index: start and stop, or nothing.
 local function runs_at(key, index)
   local found = redis.call('ZREVRANGEBYSCORE', key, index, '-inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if found[1] then
@@ -106,7 +107,7 @@ local function runs_outside(key, start, stop)
   return gaps(runs_within(key, start, stop), start, stop)
 end
 
--- Includes a run; how many of its indexes were new.
+-- Add a run; the number of its indexes that were new.
 local function runs_add(key, start, stop)
   if start >= stop then
     return 0
@@ -131,7 +132,7 @@ local function runs_add(key, start, stop)
   return new_stop - new_start - before
 end
 
--- Excludes a run; how many of its indexes had been there.
+-- Remove a run; the number of its indexes that were in the set.
 local function runs_discard(key, start, stop)
   local removed = 0
   local parts = runs_within(key, start, stop)
@@ -157,7 +158,7 @@ local function runs_count(runs)
   return count
 end
 
--- Runs of any indexes, ascending and without repeats.
+-- The runs of indexes in any order, with or without repeats. Sorts the argument.
 local function runs_of(indexes)
   for at = 2, #indexes do
     if indexes[at] < indexes[at - 1] then
@@ -177,7 +178,7 @@ local function runs_of(indexes)
   return found
 end
 
--- The same of runs in any order that may overlap.
+-- The union of runs in any order that may overlap. Sorts the argument.
 local function union(runs)
   table.sort(runs, function(one, other) return one[1] < other[1] end)
   local found, last = {}, nil
@@ -192,7 +193,7 @@ local function union(runs)
   return found
 end
 
--- The first indexes of ascending runs, no more than the limit.
+-- The first indexes of runs, no more than the limit.
 local function cut(runs, limit)
   local found = {}
   for _, run in ipairs(runs) do

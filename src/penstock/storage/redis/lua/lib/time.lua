@@ -1,6 +1,7 @@
--- What time brings about, as penstock.core.retention has it: messages expire, leases run out,
--- history is cut.
+-- What is due by time, as in penstock.core.retention: messages expire, leases run out, and
+-- retention removes messages.
 
+-- Settle messages as expired for one subscription; those in flight only if `in_flight_too`.
 local function settle_expired(q, s, runs, in_flight_too)
   local found = {}
   for _, run in ipairs(runs) do
@@ -35,7 +36,7 @@ local function settle_expired(q, s, runs, in_flight_too)
   end
 end
 
--- Settle, for every subscription, what has expired and is not in flight.
+-- Settle what has expired, for every subscription where it is not in flight.
 local function expire(q)
   local runs = {}
   if q.expires ~= '' then
@@ -66,14 +67,15 @@ local function expire(q)
     end
   end
   if #runs > 0 then
-    runs = union(runs)  -- one may have expired in both ways
+    runs = union(runs)  -- a message may have expired in both ways
     for _, s in ipairs(each_reader(q)) do
       settle_expired(q, s, runs, false)
     end
   end
 end
 
--- A delivery failed: the message expires or becomes a dead letter, if it must.
+-- A delivery failed: if the message has expired or has had max_deliveries, it expires or becomes a
+-- dead letter. Whether it did.
 local function bury_or(q, s, index, reason)
   local time = (q.ttl or q.expires ~= '') and expires_at(q, index)
   if time and time <= q.now then
@@ -93,7 +95,7 @@ local function bury_or(q, s, index, reason)
   return false
 end
 
--- Take a delivery back, without a wait. Its late ack counts until somebody else gets the message.
+-- End a lease: the message is ready at once, and a late ack counts until it is delivered again.
 local function end_lease(q, s, index)
   land(s)
   local deliveries, epoch, _, reason = tried(s, index)
@@ -104,7 +106,7 @@ local function end_lease(q, s, index)
   count(s, 'leases_expired', 1)
 end
 
--- Take back what was not settled in time: it expires, is a dead letter, or is ready again.
+-- End leases that have run out: their messages expire, become dead letters, or are ready again.
 local function end_leases(q, s)
   local key = s.key .. ':leases'
   land(s, q.now)
@@ -131,7 +133,7 @@ local function settle_what_is_due(q, s)
   mature(q, s)
 end
 
--- Remove from the front, but keep aside what somebody has not settled.
+-- Remove messages from the front. Those that are unsettled somewhere or pinned become stragglers.
 local function trim_to(q, first)
   local kept, is_kept = {}, {}
   local function keep(index)
@@ -196,7 +198,7 @@ local function trim_to(q, first)
   end
 end
 
--- How far the cut may go so that not too many unsettled messages have to be kept aside.
+-- How far retention may go without too many stragglers. In a dead-letter queue there may be none.
 local function passable(q, wanted)
   for _, s in ipairs(each_reader(q)) do
     if q.source ~= '' then
@@ -215,7 +217,7 @@ local function passable(q, wanted)
   return wanted
 end
 
--- Cut the history at the front to what the queue's retention allows.
+-- Remove messages from the front that the queue's retention does not keep.
 local function trim(q)
   local wanted = q.first
   if q.first == q.next then
@@ -236,7 +238,7 @@ local function trim(q)
   if wanted <= q.first then
     return
   end
-  wanted = math.min(wanted, q.first + 10 * MOST_AT_ONCE)  -- the rest when it is called again
+  wanted = math.min(wanted, q.first + 10 * MOST_AT_ONCE)  -- the rest in the next call
   if q.retain ~= '' then
     wanted = passable(q, wanted)
   else

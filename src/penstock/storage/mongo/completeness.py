@@ -1,4 +1,4 @@
-"""Whether the hot store has everything that the record has."""
+"""Whether the hot store has everything that the record has, and rebuilding it if not."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.mirror import Mirror, source_of
 from penstock.storage.mongo.recovery import recover
 
-__all__ = ["Wholeness"]
+__all__ = ["Completeness"]
 
 T = TypeVar("T")
 
-_AGAIN_SECONDS = 1.0
-_NONE: Mapping[str, int] = MappingProxyType({})
+_RETRY_SECONDS = 1.0
+_NO_SUSPECTS: Mapping[str, int] = MappingProxyType({})
 
 
-class Wholeness:
+class Completeness:
     """Rebuilds what is lost before any caller is told that something does not exist.
 
     What cannot be checked because a node of the hot store is away is checked again until it can.
@@ -34,18 +34,18 @@ class Wholeness:
         self._mirror = mirror
         self._identity = identity
         self._recovering = asyncio.Lock()
-        # What is still to be checked, with the reason; None before the first check.
-        self._missing: Mapping[str, str] | None = None
-        self._looked_at = -inf
+        # Queues that could not be checked, with the reason; None before the first recovery.
+        self._unchecked: Mapping[str, str] | None = None
+        self._recovered_at = -inf
 
     @property
     def problem(self) -> str | None:
         """Why something in the record could not be checked yet."""
-        if self._missing is None:
+        if self._unchecked is None:
             return "nothing was looked for yet"
-        return next((f"{what}: {why}" for what, why in self._missing.items()), None)
+        return next((f"{what}: {why}" for what, why in self._unchecked.items()), None)
 
-    async def recover(self, suspects: Mapping[str, int] = _NONE) -> Recovered:
+    async def recover(self, suspects: Mapping[str, int] = _NO_SUSPECTS) -> Recovered:
         """Rebuild what the hot store has lost, and archive what it has that the record has not.
 
         ``suspects`` has an index per queue that may be lost although newer ones are not. Concurrent
@@ -56,44 +56,45 @@ class Wholeness:
         async with self._recovering:
             if not is_first and not await self._is_due():
                 return Recovered(restored={}, archived={})
-            self._looked_at = asyncio.get_running_loop().time()
-            recovered, self._missing = await recover(
+            self._recovered_at = asyncio.get_running_loop().time()
+            recovered, self._unchecked = await recover(
                 self._hot, self._archive, self._identity, suspects
             )
             if recovered.restored or recovered.archived:
                 await self._mirror.copy_all()
             for queue in suspects:
-                self._check_not_missing(queue)
+                self._refuse_if_unchecked(queue)
             return recovered
 
     async def check(self, queue: str = "") -> None:
         """Raises `StoreUnavailable` if a queue may have to be rebuilt, and must not be created."""
         if await self._is_due():
             await self.recover()
-        self._check_not_missing(queue)
+        self._refuse_if_unchecked(queue)
 
-    async def ask(self, queue: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call ``ask``. If the queue is not found, rebuild what was lost, and retry."""
+    async def call(self, queue: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Run an operation on a queue. If that is not found, rebuild what was lost, and retry."""
         try:
-            return await ask()
+            return await operation()
         except QueueNotFound:
             if not await self._is_due():
-                self._check_not_missing(queue)
+                self._refuse_if_unchecked(queue)
                 raise
             await self.recover()
-            self._check_not_missing(queue)
-            return await ask()
+            self._refuse_if_unchecked(queue)
+            return await operation()
 
     async def _is_due(self) -> bool:
-        """Whether to check. Not too often while a node is away: it checks the whole record."""
-        is_partial = self._missing is None or bool(self._missing)
-        if is_partial and asyncio.get_running_loop().time() < self._looked_at + _AGAIN_SECONDS:
+        """Whether to recover. Not too often while a node is away: it checks the whole record."""
+        is_partial = self._unchecked is None or bool(self._unchecked)
+        if is_partial and asyncio.get_running_loop().time() < self._recovered_at + _RETRY_SECONDS:
             return False
         return is_partial or not await self._hot.is_complete(self._identity)
 
-    def _check_not_missing(self, queue: str) -> None:
-        if self._missing is None:
+    def _refuse_if_unchecked(self, queue: str) -> None:
+        """Raises `StoreUnavailable` if it is not known whether the queue has to be rebuilt."""
+        if self._unchecked is None:
             raise StoreUnavailable("what Redis has lost was not looked for yet: try again shortly")
-        if (source := source_of(queue)) in self._missing:
-            why = self._missing[source]
+        if (source := source_of(queue)) in self._unchecked:
+            why = self._unchecked[source]
             raise StoreUnavailable(f"queue {source!r} may have to be rebuilt: {why}")
