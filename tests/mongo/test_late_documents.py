@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.publishing import PublishResult
 from penstock.errors import StoreUnavailable
+from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.redis.store import RedisStore
 from tests.mongo.conftest import Addresses, Open, redis_rolled_back
+from tests.redis_server import redis_url
 
 
 async def test_one_in_whose_place_others_were_published_comes_back_and_so_do_they(
@@ -82,6 +86,43 @@ async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_ha
     # Then the server that has answered for it notices, as part of its regular work
     await store.check_answered()
     assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
+
+
+async def test_one_that_redis_lost_is_put_back_even_if_another_server_is_checking_just_then(
+    store: ArchivedStore, broker: Broker, addresses: Addresses
+) -> None:
+    # Given a message that Redis lost after another server had begun to check what is lost
+    lost = await _lose_one(broker, addresses)
+    async with Redis.from_url(redis_url()) as redis:
+        await redis.set(f"{addresses.name}:lock:rebuild", "another server", px=500)
+    # When the server that has answered for it notices
+    await store.check_answered()
+    # Then it does not rely on the other one
+    assert [m.id for m in await broker.read("jobs", start=1)] == [lost]
+
+
+async def test_what_is_acked_as_a_queue_is_about_to_be_rebuilt_stays_acked(
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a queue that has lost a message, and another server that has received an earlier one
+    other = Broker(await open_server())
+    lost = await _lose_one(broker, addresses)
+    (given,) = await other.receive("jobs")
+    drop = RedisStore.drop
+
+    async def acked_first(self: RedisStore, queue: str) -> QueueState | None:
+        await other.ack(queue, [given])
+        return await drop(self, queue)
+
+    # When it is acked at the last moment before the queue is rebuilt
+    monkeypatch.setattr(RedisStore, "drop", acked_first)
+    await store.check_answered()
+    # Then it does not come again
+    assert [m.id for m in await broker.receive("jobs", limit=9)] == [lost]
 
 
 async def _lose_one(broker: Broker, addresses: Addresses) -> str:

@@ -109,8 +109,12 @@ class HotStore(Store, Protocol):
         """
         ...
 
-    async def drop(self, queue: str) -> None:
-        """Delete just this queue, whatever its kind, so that it can be restored."""
+    async def drop(self, queue: str) -> QueueState | None:
+        """Delete just this queue, whatever its kind, so that it can be restored.
+
+        Returns the state that it had: whatever was answered before is in it. None if there is no
+        such queue.
+        """
         ...
 
     async def tick(self) -> None:

@@ -44,7 +44,8 @@ async def recover(
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOCK_RETRY_SECONDS)
-        if await hot.is_complete(identity):
+        # The other server does not know our suspects, and may have passed their queues already.
+        if not suspects and await hot.is_complete(identity):
             return Recovered(restored={}, archived={}), {}
     try:
         was_complete = await hot.is_complete(identity)
@@ -145,8 +146,7 @@ class _Recovery:
             lost = await self._lost_indexes(now)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
-            now = await self._hot.snapshot(state.name) or now
-            await self._hot.drop(state.name)
+            now = await self._hot.drop(state.name) or now
             state = _without(max(now, state, key=lambda one: one.at), lost)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.

@@ -15,8 +15,10 @@ from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.errors import InvalidArgument, QueueNotFound, ReservedQueue
 from penstock.storage import base
+from penstock.storage.archiving import QueueState
 from penstock.storage.redis.connection import Argument
 from penstock.storage.redis.definitions import QueueDefinition, queue_fields
+from penstock.storage.redis.rebuilding import parse_snapshot
 from penstock.storage.redis.steps import Steps
 from penstock.storage.redis.subscribing import ID_BITS, Subscribing, new_reader_fields
 
@@ -178,11 +180,16 @@ class Defining:
         await self._steps.take("delete_queue", change.queue, arguments)
         await self._forget(change.queue)
 
-    async def drop(self, queue: str) -> None:
+    async def drop(self, queue: str) -> QueueState | None:
         """See `HotStore`."""
+        state = None
         with suppress(QueueNotFound):
-            await self._steps.take("delete_queue", queue, lambda definition: ["alone"])
+            _, (_, answer) = await self._steps.take(
+                "delete_queue", queue, lambda definition: ["alone"]
+            )
+            state = parse_snapshot(queue, answer)
         await self._forget(queue)
+        return state
 
     async def _forget(self, queue: str) -> None:
         steps = self._steps

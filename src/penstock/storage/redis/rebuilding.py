@@ -19,7 +19,7 @@ from penstock.storage.redis.matching import extra_of, matches
 from penstock.storage.redis.messages import MICROSECONDS
 from penstock.storage.redis.steps import Steps
 
-__all__ = ["Rebuilding"]
+__all__ = ["Rebuilding", "parse_snapshot"]
 
 _encode = msgspec.msgpack.Encoder().encode
 _queue_config = msgspec.json.Decoder(QueueConfig).decode
@@ -37,13 +37,9 @@ class Rebuilding:
         self._steps = steps
 
     async def snapshot(self, queue: str) -> QueueState | None:
-        answer = await self._steps.run("snapshot", self._steps.keys.queue(queue))
-        if not answer:
-            return None
-        letters = None
-        if len(answer) > 1:
-            letters = _queue_state(queue + DEAD_LETTER_SUFFIX, answer[1], None)
-        return _queue_state(queue, answer[0], letters)
+        return parse_snapshot(
+            queue, await self._steps.run("snapshot", self._steps.keys.queue(queue))
+        )
 
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
         key = self._steps.keys.queue(state.name)
@@ -166,6 +162,16 @@ def _fields(state: QueueState) -> list[bytes]:
 
 def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(flat[::2], flat[1::2], strict=True)
+
+
+def parse_snapshot(queue: str, answer: list[Any]) -> QueueState | None:
+    """None if there is no such queue."""
+    if not answer:
+        return None
+    letters = None
+    if len(answer) > 1:
+        letters = _queue_state(queue + DEAD_LETTER_SUFFIX, answer[1], None)
+    return _queue_state(queue, answer[0], letters)
 
 
 def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> QueueState:

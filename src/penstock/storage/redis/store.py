@@ -357,8 +357,8 @@ class RedisStore:
     async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
         return await self._rebuilding.restore(state, messages)
 
-    async def drop(self, queue: str) -> None:
-        await self._defining.drop(queue)
+    async def drop(self, queue: str) -> QueueState | None:
+        return await self._defining.drop(queue)
 
     async def is_complete(self, archive: str) -> bool:
         return await self._rebuilding.is_complete(archive)

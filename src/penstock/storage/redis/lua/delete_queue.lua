@@ -5,12 +5,13 @@
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  alone if the events queue stays, or empty
--- Returns  ok
--- uses: runs queue reader family
+-- Returns  ok; and if alone, its state at that moment, see lib/snapshot.lua
+-- uses: runs queue reader family snapshot
 local q, refusal = begin()
 if not q then
   return refusal
 end
+local state = ARGV[3] == 'alone' and snapshot(q.key) or nil
 local queues = {q}
 local events = load_queue(q.key .. '-events')
 if events and events.observed ~= '' and ARGV[3] ~= 'alone' then
@@ -28,4 +29,4 @@ for _, one in ipairs(queues) do
   drop_keys(one.key, QUEUE_KEYS)
   redis.call('PUBLISH', one.key .. ':news', '*')
 end
-return {'ok'}
+return {'ok', state}
