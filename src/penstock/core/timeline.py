@@ -80,7 +80,12 @@ class Timeline:
     def _at(self, index: int) -> int:
         return self._firsts.bisect_right(index) - 1
 
+    def _batch(self, at: int) -> Batch:
+        return Batch(self._firsts[at], self._created[at], self._locators[at], self._lengths[at])
+
     def _batches(self, low: int, high: int) -> list[Batch]:
+        if high - low == 1:  # as for every receive from batches; an item is quicker than a part
+            return [self._batch(low)]
         columns = (self._firsts, self._created, self._locators, self._lengths)
         return list(map(Batch, *(column.part(low, high) for column in columns)))
 
@@ -89,7 +94,7 @@ class Timeline:
         at = self._at(index)
         if at < self._dead:
             raise IndexError(index)
-        return Batch(self._firsts[at], self._created[at], self._locators[at], self._lengths[at])
+        return self._batch(at)
 
     def batches(self, start: int, stop: int) -> list[Batch]:
         """The batches that hold any of the indexes ``[start, stop)``, ascending."""
