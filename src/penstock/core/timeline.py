@@ -31,7 +31,8 @@ class Places(NamedTuple):
 class Timeline:
     """One entry per publish, whether it holds one message or a thousand, in five columns.
 
-    An entry takes 15 to 20 bytes; 36 if it is one of the latest, less than a block of a column.
+    An entry takes 16 to 26 bytes; 36 as long as it is in the tail of the columns.
+
     Covers the indexes from the batch that holds the queue's first message up to its end. Every
     column but the lengths ascends.
     """
