@@ -143,6 +143,13 @@ class Timeline:
         at = max(self._at(index), self._dead)
         return self.bytes_total - self._before[at] if at < len(self._before) else 0
 
+    def bytes_within(self, start: int, stop: int) -> int:
+        """Bytes of the batches that hold any of the indexes ``[start, stop)``."""
+        low = max(self._at(start), self._dead)
+        high = self._firsts.bisect_left(stop)
+        after = self._before[high] if high < len(self._before) else self.bytes_total
+        return after - self._before[low]
+
     def trim(self, first: int, next_index: int) -> None:
         """Forget the batches that lie wholly before an index."""
         self._dead = len(self._firsts) if first >= next_index else max(self._dead, self._at(first))

@@ -63,6 +63,9 @@ def test_times_and_sizes_lead_to_indexes(
     assert timeline.index_at_bytes(size) == (fitting[0] if fitting else None)
     for at, batch in enumerate(expected):
         assert timeline.bytes_from(batch.first) == sum(sizes[at:])
+        for until in range(at, len(expected)):
+            last = expected[until].first
+            assert timeline.bytes_within(batch.first, last + 1) == sum(sizes[at : until + 1])
 
 
 @given(_BATCHES, st.data())
