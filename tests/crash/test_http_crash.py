@@ -66,5 +66,5 @@ async def test_a_server_killed_under_load_loses_nothing_that_it_answered(tmp_pat
     except Violation as exc:
         raise AssertionError(f"{exc}\n{history.about(exc.words)}") from exc
     print(f"{ROUNDS} kills, {witness.published} messages published, {witness.acked} acks")
-    assert witness.published > 100 * ROUNDS
-    assert witness.acked > 100 * ROUNDS
+    assert witness.published > 20 * ROUNDS
+    assert witness.acked > 20 * ROUNDS

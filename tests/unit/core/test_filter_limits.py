@@ -137,9 +137,9 @@ def random_text(length: int) -> str:
 def test_the_dearest_filters_that_are_accepted_end_soon(source: str, body: object) -> None:
     filter = compile_filter(source)
 
-    started = time.perf_counter()
+    started = time.process_time()
     verdict = matches(filter, body)
-    elapsed_seconds = time.perf_counter() - started
+    elapsed_seconds = time.process_time() - started
 
     assert verdict in Match
     # Up to 0.9 s on a shared machine; the rest is room for a slower one.
