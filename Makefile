@@ -7,7 +7,6 @@ SEEDS ?= 2000
 SEED ?=
 ARGS ?=
 CHECK ?=
-JOBS ?= 2
 
 BIN := .venv/bin
 RUNTIME := .venv/.installed-runtime
@@ -19,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input install --qui
 .DELETE_ON_ERROR:
 # Two recipes at once would install into the same .venv.
 .NOTPARALLEL:
-.PHONY: help install serve test test-engine check simulate collection docs clean
+.PHONY: help install serve test test-slow check simulate collection docs clean
 .PHONY: bench bench-engine bench-http bench-fanout bench-scale bench-spark
 
 help: ## Show this list
@@ -30,15 +29,16 @@ install: $(DEV) ## Make .venv with everything needed to work on Penstock
 serve: $(RUNTIME) ## Start the server on 127.0.0.1:8080 (DATA=./data, ARGS="--port 9000")
 	@$(BIN)/penstock serve --data "$(DATA)" $(ARGS)
 
-test: $(DEV) ## Run the tests, two at a time (JOBS=0: in one process; ARGS="-k wal -x")
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+test: JOBS ?= 3
+test: $(DEV) ## Run the tests, in three minutes (JOBS=0: in one process; ARGS="-k wal -x")
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
-test-engine: $(DEV) ## Run the tests of the engine alone, in a minute and a half
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -k "not redis and not http" \
-		tests/unit tests/contract tests/faults tests/simulation tests/crash $(ARGS)
+test-slow: JOBS ?= 2
+test-slow: $(DEV) ## Run the tests with Redis, MongoDB and Spark, and others that take long
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(ARGS)
 
 # The tests start some hundred processes: each would compile all of Penstock by itself.
-test test-engine: export PYTHONDONTWRITEBYTECODE :=
+test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 check: $(DEV) ## Lint, formatting, types, layers, public names
 	$(BIN)/ruff check .

@@ -39,6 +39,13 @@ _LONG = [
 ]
 _OWN_JVM = {"test_cluster.py", "test_object_store.py"}
 
+# The default run is to end within three minutes, so these are left to `make test-slow`: whatever
+# starts Redis, MongoDB or Spark, and a few others.
+_SLOW = (
+    *("redis", "mongo", "scaleout", "spark"),
+    *("http_crash", "push/test_kill", "planted_faults", "schemathesis"),
+)
+
 
 def pytest_configure() -> None:
     # In the background of a shell it is ignored, and would be in every process that a test starts
@@ -49,6 +56,8 @@ def pytest_configure() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     parts: dict[str, list[pytest.Item]] = {name: [] for name in (_SPARK, *_LONG, "JVM", "")}
     for item in items:
+        if any(part in item.nodeid for part in _SLOW):
+            item.add_marker("slow")
         path = item.path.relative_to(_ROOT)
         name = "JVM" if path.name in _OWN_JVM else path.parts[0]
         parts[name if name in parts else ""].append(item)

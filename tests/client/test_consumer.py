@@ -53,10 +53,10 @@ async def test_what_nobody_took_is_given_back_at_the_end(client: AsyncClient, qu
 async def test_leases_of_what_waits_are_kept(client: AsyncClient, queue: str) -> None:
     await client.publish(queue, [b"a", b"b"])
 
-    async with client.consumer(queue, prefetch=2, lease_seconds=0.4, wait_seconds=0.1) as consumer:
+    async with client.consumer(queue, prefetch=2, lease_seconds=1.5, wait_seconds=0.1) as consumer:
         first = await anext(consumer)
         await client.ack(queue, [first])
-        await asyncio.sleep(0.7)  # the server's clock is a real one
+        await asyncio.sleep(2.5)  # the server's clock is a real one
         second = await anext(consumer)
         await client.ack(queue, [second])
 

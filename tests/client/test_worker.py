@@ -162,9 +162,9 @@ async def test_a_lease_is_extended_for_as_long_as_the_handler_runs(
 ) -> None:
     done, tell = after(1)
 
-    @app.worker(queue, lease_seconds=0.3, concurrency=2)
+    @app.worker(queue, lease_seconds=1.5, concurrency=2)
     async def handle(delivery: Delivery) -> None:
-        await asyncio.sleep(0.9)  # three leases
+        await asyncio.sleep(3.5)  # more than two leases
         tell()
 
     await client.publish(queue, [b"slow"])

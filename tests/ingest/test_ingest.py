@@ -168,7 +168,7 @@ async def test_waiting_consumers_are_told_of_news(store_url: str) -> None:
 
 
 async def test_a_handler_that_is_slower_than_its_lease_keeps_its_batch(store_url: str) -> None:
-    settings = IngestSettings(lease_seconds=0.3)
+    settings = IngestSettings(lease_seconds=1.5)
     async with ingest.open(IngestMessage, store_url, settings) as queue:
         await queue.publish(message(1))
         begun, finish = asyncio.Event(), asyncio.Event()
@@ -179,7 +179,7 @@ async def test_a_handler_that_is_slower_than_its_lease_keeps_its_batch(store_url
 
         consuming = asyncio.create_task(queue.consume(10, slow))
         await begun.wait()
-        assert await queue.consume(10, Handled(), wait_seconds=1.0) == 0
+        assert await queue.consume(10, Handled(), wait_seconds=2.5) == 0
         finish.set()
         assert await consuming == 1
         assert await queue.pending_count("clinic") == 0
@@ -188,7 +188,7 @@ async def test_a_handler_that_is_slower_than_its_lease_keeps_its_batch(store_url
 async def test_an_extension_that_fails_is_tried_again_before_the_lease_ends(
     store_url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = IngestSettings(lease_seconds=0.6)
+    settings = IngestSettings(lease_seconds=2)
     async with ingest.open(IngestMessage, store_url, settings) as queue:
         await queue.publish(message(1))
         begun, finish = asyncio.Event(), asyncio.Event()
@@ -209,7 +209,7 @@ async def test_an_extension_that_fails_is_tried_again_before_the_lease_ends(
         consuming = asyncio.create_task(queue.consume(10, slow))
         await begun.wait()
         # Then nobody else gets the message meanwhile
-        assert await queue.consume(10, Handled(), wait_seconds=1.5) == 0
+        assert await queue.consume(10, Handled(), wait_seconds=3) == 0
         finish.set()
         assert await consuming == 1
     assert "away for a moment" in caplog.text

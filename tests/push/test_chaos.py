@@ -241,12 +241,12 @@ async def test_an_endpoint_that_hangs_holds_up_no_other(broker: Broker, receiver
 async def test_a_lease_is_extended_for_as_long_as_a_call_takes(
     broker: Broker, receiver: Receiver
 ) -> None:
-    # Given a call that takes several times as long as a lease
-    dispatcher = Dispatcher(broker, allowed=LOOPBACK, lease_seconds=0.5)
+    # Given a call that takes more than two leases
+    dispatcher = Dispatcher(broker, allowed=LOOPBACK, lease_seconds=1.5)
     await dispatcher.start()
 
     async def take_time(call: Call) -> web.StreamResponse:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(3.5)
         return web.Response()
 
     receiver.behave = take_time

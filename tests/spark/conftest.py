@@ -20,7 +20,7 @@ from penstock.pipeline.session import make_session
 from tests.client.server import Server
 from tests.spark.helpers import OPTIONS, QUICK, World, admin
 from tests.spark.object_store import environment, object_store
-from tests.spark.quick import archive_path, archived, make_worker_python
+from tests.spark.quick import archive_path, archived
 
 _JAVA = 17
 _numbers = count()
@@ -55,8 +55,7 @@ def archive(java: str, request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = make_worker_python(tmp_path_factory.mktemp("python"))
+def spark(archive: Path) -> Iterator[SparkSession]:
     session = make_session("local[2]", settings={**QUICK, **archived(archive)})
     yield session
     session.stop()

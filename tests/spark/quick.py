@@ -1,10 +1,7 @@
 """What makes Spark start sooner, without a change in what it does.
 
-- Spark leads its Python workers to a zip file with the sources of PySpark, which each of them
-  compiles anew. Where PySpark is installed it is compiled already: a driver with two streams starts
-  a dozen workers, which took 13 s of processor time, and then 6 s.
-- A JVM spends half of its start on reading and verifying classes. An archive of them is mapped
-  instead: the JVM of such a driver took 12 s of processor time, and then 6 s.
+A JVM spends half of its start on reading and verifying classes. An archive of them is mapped
+instead: the JVM of a driver with two streams took 12 s of processor time, and then 6 s.
 
 As a program this makes the archive.
 """
@@ -22,19 +19,10 @@ import pyspark
 from penstock.pipeline.session import make_session
 from tests.spark.helpers import QUICK
 
-__all__ = ["archive_path", "archived", "make_archive", "make_worker_python"]
+__all__ = ["archive_path", "archived", "make_archive"]
 
 _OPTIONS = "spark.driver.extraJavaOptions"
 _LIMIT_SECONDS = 240
-
-
-def make_worker_python(directory: Path) -> str:
-    """A Python that finds modules as this process does, wherever Spark leads it."""
-    path = directory / "python"
-    modules = os.environ.get("PYTHONPATH", "")
-    path.write_text(f"#!/bin/sh\nPYTHONPATH='{modules}' exec '{sys.executable}' \"$@\"\n")
-    path.chmod(0o755)
-    return str(path)
 
 
 def archive_path(directory: Path, java: str) -> Path:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import SparkSession
 
 from penstock.spark.worker import settle_in
@@ -20,6 +22,16 @@ def test_a_worker_does_not_look_through_its_modules_after_each_task(spark: Spark
     (row,) = spark.range(0, 1, 1, 1).mapInArrow(count, "kept long").collect()
 
     assert row["kept"] > 10_000
+
+
+def test_workers_have_pyspark_from_where_it_is_installed_and_compiled(spark: SparkSession) -> None:
+    def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield pa.RecordBatch.from_pydict({"file": [sys.modules["pyspark"].__file__]})
+
+    (row,) = spark.range(0, 1, 1, 1).mapInArrow(tell, "file string").collect()
+
+    assert row["file"] == pyspark.__file__
 
 
 def test_a_process_that_is_no_worker_is_left_as_it_is() -> None:

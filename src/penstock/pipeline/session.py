@@ -35,6 +35,8 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.python.unix.domain.socket.enabled": "true",
 }
+# For a local master that runs the Spark of the installed PySpark.
+_INSTALLED = {"spark.python.daemon.module": "penstock.pipeline.daemon"}
 
 
 def make_session(
@@ -47,6 +49,8 @@ def make_session(
         builder = builder.master(master)
         if master.startswith("local"):
             every |= _LOCAL
+            if "SPARK_HOME" not in os.environ:
+                every |= _INSTALLED
             # Workers run in the environment that has Penstock.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in {**every, **(settings or {})}.items():
