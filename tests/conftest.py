@@ -40,10 +40,26 @@ _LONG = [
 _OWN_JVM = {"test_cluster.py", "test_object_store.py"}
 
 # The default run is to end within three minutes, so these are left to `make test-slow`: whatever
-# starts Redis, MongoDB or Spark, and a few others.
+# starts Redis, MongoDB or Spark, and what takes long because it waits or starts many processes.
 _SLOW = (
-    *("redis", "mongo", "scaleout", "spark"),
-    *("http_crash", "push/test_kill", "planted_faults", "schemathesis"),
+    "redis",
+    "mongo",
+    "scaleout",
+    "spark",
+    "cli/test_following",
+    "cli/test_standard_streams",
+    "crash/test_http_crash",
+    "examples",
+    "http/test_hostile_clients",
+    "http/test_many_connections",
+    "http/test_operations_page",
+    "http/test_schemathesis",
+    "http/test_settings",
+    "http/test_starting_and_stopping",
+    "ingest/test_command",
+    "push/test_graphs",
+    "push/test_kill",
+    "simulation/test_planted_faults",
 )
 
 
