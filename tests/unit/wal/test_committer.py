@@ -36,9 +36,9 @@ async def idle(committer: GroupCommitter) -> None:
         await asyncio.sleep(0)
 
 
-def prepared_log(files: Files) -> Log:
+def prepared_log(files: Files, *, segment_bytes: int = SEGMENT_BYTES) -> Log:
     """One that was written to, so that there are zeros ahead."""
-    log = open_log(files)
+    log = open_log(files, segment_bytes=segment_bytes)
     commit(log, b"first")
     return log
 
@@ -263,37 +263,64 @@ async def test_a_large_group_and_a_new_segment_are_left_to_the_thread(
         assert not any(watch.on_loop)
 
 
-async def test_after_a_slow_commit_the_thread_takes_over_for_ten_times_as_long(
+class SlowDisk:
+    """A disk whose syncs take as long as one likes, on a clock of its own."""
+
+    def __init__(self, simulated: SimulatedFiles) -> None:
+        self.now = 100.0
+        self.sync_seconds = 0.0
+        self.log = prepared_log(simulated, segment_bytes=2**24)
+        self._watch = Watch(simulated)
+        simulated.fault = self._slow
+
+    def _slow(self, operation: Operation) -> None:
+        self._watch(operation)
+        self.now += self.sync_seconds if operation.kind == "sync" else 0
+
+    async def is_on_loop(self, committer: GroupCommitter, body: bytes = b"x") -> bool:
+        """Whether a commit with such a record runs on the loop."""
+        await idle(committer)
+        self._watch.threads.clear()
+        self.log.append(KIND, body)
+        await committer.submit()
+        return self._watch.on_loop[:1] == [True]
+
+
+async def test_slow_commits_have_a_tenth_of_the_loops_time_and_the_thread_gets_the_others(
     simulated: SimulatedFiles,
 ) -> None:
     # Given a disk that takes a quarter of a second
-    now = 100.0
-    log = prepared_log(simulated)
-    async with running(log, monotonic=lambda: now) as committer:
-        watch = Watch(simulated)
-
-        def slow(operation: Operation) -> None:
-            nonlocal now
-            watch(operation)
-            now += 0.25 if operation.kind == "sync" else 0
-
-        async def is_on_loop() -> bool:
-            await idle(committer)
-            watch.threads.clear()
-            log.append(KIND, b"x")
-            await committer.submit()
-            return watch.on_loop == [True]
-
-        simulated.fault = slow
-        assert await is_on_loop()
+    disk = SlowDisk(simulated)
+    async with running(disk.log, monotonic=lambda: disk.now) as committer:
+        disk.sync_seconds = 0.25
+        assert await disk.is_on_loop(committer)
         # When it is quick again, then the thread has the next ones all the same
-        simulated.fault = watch
-        assert not await is_on_loop()
-        now += 2.4
-        assert not await is_on_loop()
-        # And when the time is up, the loop has
-        now += 0.2
-        assert await is_on_loop()
+        disk.sync_seconds = 0
+        assert not await disk.is_on_loop(committer)
+        disk.now += 2.1
+        assert not await disk.is_on_loop(committer)
+        # And the loop has them again ten times as long after it began, less what was saved up
+        disk.now += 0.1
+        assert await disk.is_on_loop(committer)
+
+
+async def test_an_odd_slow_commit_is_forgiven_and_a_slow_disk_is_not(
+    simulated: SimulatedFiles,
+) -> None:
+    disk = SlowDisk(simulated)
+    async with running(disk.log, monotonic=lambda: disk.now) as committer:
+        disk.sync_seconds = 0.004
+        assert [await disk.is_on_loop(committer) for _ in range(5)] == [True] * 3 + [False] * 2
+        disk.now += 0.1
+        assert await disk.is_on_loop(committer)
+
+
+async def test_a_larger_group_may_take_longer(simulated: SimulatedFiles) -> None:
+    disk = SlowDisk(simulated)
+    async with running(disk.log, monotonic=lambda: disk.now) as committer:
+        disk.sync_seconds = 0.004
+        large = bytes(2**20 - 2**10)
+        assert [await disk.is_on_loop(committer, large) for _ in range(9)] == [True] * 9
 
 
 @pytest.mark.parametrize("kind", ["write", "sync"])

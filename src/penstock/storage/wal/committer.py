@@ -32,10 +32,13 @@ DEFAULT_INLINE_BYTES = 2**20
 # No group is kept open for longer, however many calls may still join it.
 _LONGEST_OPEN_SECONDS = 0.002
 
-# After a commit on the loop that takes longer, the thread takes over for a while, so that slow
-# commits block the loop for at most a tenth of the time.
+# A commit on the loop is slow if it takes longer than a millisecond, and as long again for every
+# quarter of a mebibyte. A slow disk may block the loop for a tenth of the time; beyond that, the
+# thread takes over. Time is saved up for the odd slow one: this much of it.
 _SLOW_SECONDS = 0.001
+_SLOW_BYTES = 2**18
 _RESTS_AFTER_SLOW = 10
+_SAVED_SECONDS = 0.1
 
 
 class Committer(Protocol):
@@ -216,7 +219,7 @@ class GroupCommitter(Committer):
                 self._waiters += waiters
                 self._work.notify()
                 return
-            began, due = self._monotonic(), self._sync_due
+            began, start, due = self._monotonic(), self._log.written, self._sync_due
             try:
                 self._commit()
             except BaseException as exc:  # nobody may be left waiting
@@ -225,11 +228,13 @@ class GroupCommitter(Committer):
                     return
                 raise  # a signal is ending the process: let the loop see it
             ended = self._monotonic()
+            size = self._log.written - start
             if not self._log.is_prepared or self._sync_due != due:
                 self._work.notify()
         _resolve(waiters)
-        if ended - began > _SLOW_SECONDS:
-            self._inline_again = ended + _RESTS_AFTER_SLOW * (ended - began)
+        if ended - began > _SLOW_SECONDS * (1 + size / _SLOW_BYTES):
+            since = max(self._inline_again, began - _SAVED_SECONDS)
+            self._inline_again = since + _RESTS_AFTER_SLOW * (ended - began)
 
     def _is_quick(self) -> bool:
         now = self._monotonic()

@@ -50,8 +50,9 @@ class WalJournal:
 
     def append(self, event: Event) -> Place:
         kind, parts = codec.encode(event)
-        locator = self._log.append(kind, *parts)
-        length = HEADER_BYTES + sum(map(len, parts))
+        payload = b"".join(parts)
+        locator = self._log.append(kind, payload)
+        length = HEADER_BYTES + len(payload)
         self._room -= length + MARK_BYTES
         if segment_of(locator) != self._segment:
             self._segment = segment_of(locator)
