@@ -138,6 +138,25 @@ def test_compaction_exchanges_a_directory_and_keeps_what_is_protected(
     assert compact_table(lake, "bronze", protected=newest).before == 0
 
 
+def test_large_files_are_not_written_again(
+    lake: Lake, landing: Landing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(landing, 0, 5000)
+    for first in range(5000, 5030, 10):
+        land(landing, first, 10)
+    large, small, *_ = (file.size for file in files(lake))
+    monkeypatch.setattr(compaction, "_LARGE_BYTES", (large + small) // 2)
+
+    done = compact_table(lake, "bronze")
+
+    assert (done.before, done.after) == (3, 1)
+    assert [file.name for file in files(lake)] == [
+        f"{0:020d}-{4999:020d}.parquet",
+        f"{5000:020d}-{5029:020d}.parquet",
+    ]
+    assert rows(lake) == list(range(5030))
+
+
 def test_where_directories_cannot_be_exchanged_a_crash_between_two_renames_is_made_up_for(
     lake: Lake, landing: Landing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

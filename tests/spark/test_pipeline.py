@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -194,16 +195,76 @@ def test_checkpoints_may_be_elsewhere(world: World, queue: str, lake: Lake, tmp_
 def test_compaction_leaves_one_file_and_every_row(world: World, queue: str, lake: Lake) -> None:
     world.publish(queue, 30)
     land(world, lake, queue, maxOffsetsPerTrigger="10")
-    assert compact(lake)["bronze"].before == 0  # silver and gold are yet to read the files
+    # Silver and gold are yet to read the files.
+    assert compact(lake, lambda: world.spark)["bronze"].before == 0
     refresh_silver(world.spark, lake, {})
     gold.refresh_gold(world.spark, lake)
 
-    done = compact(lake)
+    done = compact(lake, lambda: world.spark)
 
     # The newest batch is looked at again after a crash, so its file stays.
     assert (done["bronze"].before, done["bronze"].after) == (2, 1)
     assert len(lake.table("bronze").files(".parquet")) == 2
     assert seen_by_arrow(lake) == [(queue, index) for index in range(30)]
+
+
+def test_files_of_silver_are_merged_whatever_their_bodies_look_like(
+    world: World, queue: str, lake: Lake
+) -> None:
+    # Given bodies of which each file stores other paths as columns, and some that do not parse
+    for body in (b'{"a": 1}', b'{"a": 2, "b": {"c": [3]}}', b'["x"]'):
+        world.client.publish(queue, [body, b"", body])
+        land(world, lake, queue)
+        refresh_silver(world.spark, lake, {})
+    before = silver_of(world, lake)
+
+    done = compact(lake, lambda: world.spark)
+
+    # Then the rows are the same, in one file besides the newest batch's, and shredded again
+    assert {name: tuple(done[name]) for name in ("silver", "rejects")} == {
+        "silver": (2, 1),
+        "rejects": (2, 1),
+    }
+    assert len(before) == 6
+    assert silver_of(world, lake) == before
+    assert seen_by_arrow(lake, "rejects") == [(queue, index) for index in (1, 4, 7)]
+    merged, newest = lake.table("silver").files(".parquet")
+    assert (merged.name, newest.name) == (
+        f"{0:020d}-{5:020d}.parquet",
+        f"{6:020d}-{8:020d}.parquet",
+    )
+    with merged.open() as file:
+        assert "typed_value" in str(pq.read_schema(file))
+    # And a start finds the newest files where it left them
+    refresh_silver(world.spark, lake, {})
+    assert compact(lake, lambda: world.spark)["silver"].before == 0
+
+
+def silver_of(world: World, lake: Lake) -> list[tuple[object, ...]]:
+    rows = world.spark.read.parquet(str(lake.table("silver")))
+    found = rows.selectExpr("queue", "day", "index", "id", "topic", "created_at", "to_json(data)")
+    return sorted(tuple(row) for row in found.collect())
+
+
+def test_files_of_a_typed_table_are_merged_with_those_of_the_same_schema(
+    world: World, queue: str, lake: Lake
+) -> None:
+    for ddl in ("a INT", "a INT", "a STRING", "a STRING", "a STRING"):
+        world.client.publish(queue, [b'{"a": 1}'])
+        land(world, lake, queue)
+        refresh_silver(world.spark, lake, {queue: ddl})
+
+    done = compact(lake, lambda: world.spark)
+
+    typed = f"typed-{queue}"
+    assert tuple(done[typed]) == (4, 2)
+    assert [file.name[19] for file in lake.table(typed).files(".parquet")] == ["0", "2", "4"]
+    # And no value has become another
+    kept = [
+        [row["data"]["a"] for row in world.spark.read.parquet(str(file)).collect()]
+        for file in lake.table(typed).files(".parquet")
+    ]
+    assert kept == [[1, 1], ["1", "1"], ["1"]]
 
 
 def test_a_table_and_its_days_that_are_over_are_every_row_once_by_the_query_of_the_page(

@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,8 @@ from penstock.cli.output import console, print_json
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -231,17 +234,31 @@ def replay_command(
 
 
 @app.command("compact")
-def compact_command(lake: LakePath = "./lake") -> None:
+def compact_command(
+    lake: LakePath = "./lake",
+    master: Master = None,
+    driver_memory: Memory = "1g",
+    conf: Conf = None,
+) -> None:
     """Merge the small files of each queue and day. Refused while a pipeline runs.
 
-    On S3 files cannot be exchanged: there days that are over are written to LAKE/compacted.
+    Spark is started only for the files of silver. On S3 files cannot be exchanged: there the days
+    of bronze and events that are over are written to LAKE/compacted.
     """
     with _refusals():
+        from penstock.pipeline.jars import lake_session
         from penstock.pipeline.run import compact
 
         found = _existing(lake)
+
+        @cache
+        def spark() -> SparkSession:
+            return lake_session(
+                found, _master(master), memory=driver_memory, settings=conf, fetch_jars=False
+            )
+
         with found.lock():
-            done = compact(found)
+            done = compact(found, spark)
         for table, each in done.items():
             console().print(f"{table}: {each.before} files became {each.after}")
 

@@ -4,6 +4,9 @@ The new directory is made beside the table, and then the two are exchanged atomi
 `renameat2`). A reader that lists the directory sees the old files or the new one. The old directory
 is kept until the next compaction, for readers that still use it. An object store has no such
 operation: see `days`.
+
+Files are merged only if they have the same columns: those of a typed table differ once its schema
+was changed. The bodies of silver are stored differently in each file, but are one column to Spark.
 """
 
 from __future__ import annotations
@@ -12,7 +15,8 @@ import ctypes
 import errno
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,12 +26,19 @@ import pyarrow.parquet as pq
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.place import Place, place_of, sync_file
 
-__all__ = ["Compacted", "compact_table", "merge"]
+__all__ = ["Compacted", "Merge", "compact_table", "merge"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _BATCH_ROWS = 65_536
 _NOTE = ".place"
+# Larger files stay as they are. Otherwise, the rows of a day would be written again and again.
+_LARGE_BYTES = 256 * 1024 * 1024
+# Where Spark notes the columns of a file that it writes.
+_COLUMNS = b"org.apache.spark.sql.parquet.row.metadata"
+
+Merge = Callable[[list[Path], Path], None]
+"""Writes the rows of some files, which are in index order, into one. It is durable on return."""
 
 
 class Compacted(NamedTuple):
@@ -35,47 +46,6 @@ class Compacted(NamedTuple):
 
     before: int
     after: int
-
-
-def compact_table(
-    lake: Lake, table: str, *, protected: Iterable[str] = (), at_least: int = 2
-) -> Compacted:
-    """Compact every directory of the table with ``at_least`` files that are not ``protected``.
-
-    Protected files, relative to the lake, will still be looked up by their names.
-    """
-    root = Path(lake.root)
-    away = Path(lake.staging(f"compact-{table}"))
-    _clear(away)
-    kept = set(protected)
-    before = after = 0
-    base = Path(lake.table(table))
-    for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
-        files = sorted(directory.glob("*.parquet"))
-        small = [file for file in files if str(file.relative_to(root)) not in kept]
-        if len(small) < at_least:
-            continue
-        fresh = away / str(number)
-        fresh.mkdir(parents=True)
-        _merge_into(fresh, small)
-        with lake.moving:
-            # Take along what has landed in the meantime.
-            others = [file for file in directory.glob("*.parquet") if file not in small]
-            for file in others:
-                os.link(file, fresh / file.name)
-            sync_file(fresh)
-            if not _exchange(fresh, directory):
-                _replace(fresh, directory)
-        sync_file(directory.parent)
-        before += len(small)
-        after += 1
-    return Compacted(before, after)
-
-
-def _merge_into(directory: Path, files: list[Path]) -> None:
-    """Files sort by name in index order."""
-    first, last = files[0].stem.partition("-")[0], max(file.stem.split("-")[1] for file in files)
-    merge([place_of(file) for file in files], place_of(directory / f"{first}-{last}.parquet"))
 
 
 def merge(files: Sequence[Place], target: Place) -> None:
@@ -89,6 +59,73 @@ def merge(files: Sequence[Place], target: Place) -> None:
                     # The columns are the same whoever wrote them; only metadata may differ.
                     writer.write_table(pa.Table.from_batches([batch]).cast(schema))
     target.sync()
+
+
+def _merge_files(files: list[Path], target: Path) -> None:
+    merge([place_of(file) for file in files], place_of(target))
+
+
+def compact_table(
+    lake: Lake,
+    table: str,
+    *,
+    protected: Iterable[str] = (),
+    at_least: int = 2,
+    merge: Merge = _merge_files,
+) -> Compacted:
+    """Compact every directory of the table with ``at_least`` small files that are not protected.
+
+    Protected files, relative to the lake, will still be looked up by their names.
+    """
+    root = Path(lake.root)
+    away = Path(lake.staging(f"compact-{table}"))
+    _clear(away)
+    kept = set(protected)
+    before = after = 0
+    base = Path(lake.table(table))
+    for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
+        files = sorted(directory.glob("*.parquet"))
+        small = [
+            file
+            for file in files
+            if str(file.relative_to(root)) not in kept and file.stat().st_size < _LARGE_BYTES
+        ]
+        groups = _alike(small) if len(small) >= at_least else []
+        if not groups:
+            continue
+        fresh = away / str(number)
+        fresh.mkdir(parents=True)
+        for group in groups:
+            merge(group, fresh / _name(group))
+        merged = {file for group in groups for file in group}
+        with lake.moving:
+            # Take along the others, and what has landed in the meantime.
+            for file in directory.glob("*.parquet"):
+                if file not in merged:
+                    os.link(file, fresh / file.name)
+            sync_file(fresh)
+            if not _exchange(fresh, directory):
+                _replace(fresh, directory)
+        sync_file(directory.parent)
+        before += len(merged)
+        after += len(groups)
+    return Compacted(before, after)
+
+
+def _alike(files: list[Path]) -> list[list[Path]]:
+    """Neighbours that have the same columns, where there is more than one."""
+    groups = [list(group) for _, group in groupby(files, _columns)]
+    return [group for group in groups if len(group) > 1]
+
+
+def _columns(file: Path) -> bytes | None:
+    return (pq.read_metadata(file).metadata or {}).get(_COLUMNS)
+
+
+def _name(files: list[Path]) -> str:
+    """The name of a file with all their rows: the range of their indexes."""
+    first, last = files[0].stem.partition("-")[0], max(file.stem.split("-")[1] for file in files)
+    return f"{first}-{last}.parquet"
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -219,13 +219,18 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
     silver.refresh_silver(spark, job.lake, job.schemas)
     gold.refresh_gold(spark, job.lake)
     if job.lake.root.is_local and job.lake.format == PARQUET:
-        compact(job.lake, at_least=_MANY_FILES)
+        compact(job.lake, lambda: spark, at_least=_MANY_FILES)
     trim_logs(job.lake)
     progress.refreshes += 1
 
 
-def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
-    """Compact both tables of bronze, as far as is safe. Returns the results by table."""
+def compact(
+    lake: Lake, spark: Callable[[], SparkSession], *, at_least: int = 2
+) -> dict[str, Compacted]:
+    """Compact the tables of bronze and, on a disk, of silver, as far as is safe.
+
+    Returns the results by table.
+    """
     feeds = (MESSAGES, EVENTS)
     if lake.format != PARQUET:
         raise InvalidArgument(
@@ -240,7 +245,7 @@ def compact(lake: Lake, *, at_least: int = 2) -> dict[str, Compacted]:
         later = Landing(lake, table).entries(number)
         protected = [move.path for entry in later for move in entry.files]
         done[table] = compact_table(lake, table, protected=protected, at_least=at_least)
-    return done
+    return done | silver.compact_silver(spark, lake, at_least=at_least)
 
 
 def trim_logs(lake: Lake) -> None:

@@ -5,7 +5,9 @@ Every row of bronze becomes one row of `silver` or one of `rejects`; a body neve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -13,12 +15,13 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
+from penstock.pipeline.compaction import Compacted, Merge, compact_table
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
-from penstock.pipeline.place import Place
+from penstock.pipeline.place import Place, sync_file
 from penstock.pipeline.tables import read_entries, show_in
 
-__all__ = ["JOB", "check_schemas", "refresh_silver"]
+__all__ = ["JOB", "check_schemas", "compact_silver", "refresh_silver"]
 
 JOB = "silver"
 # Rows of bronze per step; a step has at least one entry.
@@ -115,3 +118,36 @@ def _typed(ddl: str) -> Column:
 
 def _write(rows: DataFrame, directory: Place) -> None:
     rows.write.mode("overwrite").partitionBy("queue", "day").parquet(str(directory))
+
+
+def compact_silver(
+    spark: Callable[[], SparkSession], lake: Lake, *, at_least: int = 2
+) -> dict[str, Compacted]:
+    """Compact the tables of silver. Spark is asked for only if there are files to merge.
+
+    Nobody looks for their files by name but `Landing.recover`, for those of the newest entry.
+    """
+    landing = Landing(lake, JOB)
+    newest = [move.path for move in landing.last().files]
+    merge = _merge_with(spark)
+    return {
+        table: compact_table(lake, table, protected=newest, at_least=at_least, merge=merge)
+        for table in sorted(landing.totals())
+    }
+
+
+def _merge_with(spark: Callable[[], SparkSession]) -> Merge:
+    """Only Spark can merge bodies: in each file, other paths of them are columns of their own."""
+
+    def merge(files: list[Path], target: Path) -> None:
+        # The directories above are no columns here.
+        reader = spark().read.option("recursiveFileLookup", "true")
+        rows = reader.parquet(*map(str, files)).coalesce(1).sortWithinPartitions("index")
+        written = target.with_suffix("")
+        rows.write.parquet(str(written))
+        [part] = written.glob("*.parquet")
+        sync_file(part)
+        part.rename(target)
+        shutil.rmtree(written)
+
+    return merge
