@@ -25,8 +25,6 @@ from penstock.cli.output import console, print_json
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -250,15 +248,13 @@ def compact_command(
         from penstock.pipeline.run import compact
 
         found = _existing(lake)
-
-        @cache
-        def spark() -> SparkSession:
-            return lake_session(
+        started = cache(
+            lambda: lake_session(
                 found, _master(master), memory=driver_memory, settings=conf, fetch_jars=False
             )
-
+        )
         with found.lock():
-            done = compact(found, spark)
+            done = compact(found, started)
         for table, each in done.items():
             console().print(f"{table}: {each.before} files became {each.after}")
 
