@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import QueueNotFound, SubscriptionNotFound
 from tests.contract.world import World, receipts, unsettled
 
 
@@ -101,3 +104,47 @@ async def test_letters_are_counted_until_they_are_gone(broker: Broker, queue: st
     assert (await broker.queue_stats(queue)).dead_letters == 1
     (letters,) = (await broker.queue_stats(f"{queue}-dlq")).subscriptions
     assert (letters.replayed, letters.discarded, letters.ready) == (1, 1, 1)
+
+
+async def test_one_subscription_is_shown_as_it_is_among_the_others(
+    broker: Broker, queue: str
+) -> None:
+    # Given subscriptions that differ in everything that is counted
+    await broker.create_subscription(queue, "some", filter='topic == "t"')
+    await broker.create_subscription(queue, "last", after=["some"])
+    await broker.publish(queue, [NewMessage(body=b"a", topic="t"), b"b"])
+    await broker.ack(queue, receipts(await broker.receive(queue)))
+    await broker.receive(queue, subscription="some")
+    # Then each is the same by itself
+    every = await broker.subscriptions(queue)
+    assert [one.name for one in every] == ["default", "last", "some"]
+    assert [await broker.subscription_stats(queue, one.name) for one in every] == every
+
+
+async def test_what_is_not_there_cannot_be_shown(broker: Broker, queue: str) -> None:
+    await broker.create_subscription(queue, "some")
+    for name in ("none", "defaul", "default some", "", "default:settled"):
+        with pytest.raises(SubscriptionNotFound):
+            await broker.subscription_stats(queue, name)
+    for name in ("none", "", f"{queue}:s:default"):
+        with pytest.raises(QueueNotFound):
+            await broker.subscription_stats(name)
+        with pytest.raises(QueueNotFound):
+            await broker.queue_stats(name)
+
+
+async def test_dead_letters_are_in_their_place_on_a_page_of_queues(broker: Broker) -> None:
+    # Given a queue whose dead letters come after another queue, by name
+    for name in ("jobs-a", "jobs", "jobs-z", "many"):
+        await broker.create_queue(name)
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", receipts(await broker.receive("jobs")))
+    # When the queues are listed two at a time
+    pages = [await broker.queues(limit=2)]
+    while pages[-1]:
+        pages.append(await broker.queues(after=pages[-1][-1].name, limit=2))
+    # Then each is there once, and is what it is among all
+    names = [["jobs", "jobs-a"], ["jobs-dlq", "jobs-z"], ["many"], []]
+    assert [[one.name for one in page] for page in pages] == names
+    assert [one for page in pages for one in page] == await broker.stats()

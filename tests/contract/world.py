@@ -87,8 +87,11 @@ class World:
         await self._books.check(self.store)
 
     async def stats(self, subscription: str = "default", queue: str = QUEUE) -> SubscriptionStats:
+        """Those of one subscription, which are its entry in those of the queue."""
         found = await self.broker.queue_stats(queue)
-        return next(s for s in found.subscriptions if s.name == subscription)
+        one = await self.store.subscription_stats(queue, subscription)
+        assert [one] == [s for s in found.subscriptions if s.name == subscription]
+        return one
 
 
 class _CheckedStore:
@@ -125,7 +128,7 @@ class _Books:
             case base.CreateQueue():
                 self._started[change.queue, "default"] = 0
             case base.CreateSubscription() if change.start in ("earliest", "latest"):
-                (stats,) = await store.stats(change.queue)
+                stats = await store.queue_stats(change.queue)
                 is_new = change.start == "latest"
                 start = stats.next_index if is_new else stats.first_index
                 self._started[change.queue, change.subscription] = start

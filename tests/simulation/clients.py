@@ -363,7 +363,7 @@ class Clients:
 
     async def stats(self, queue: Queue) -> None:
         call = self._ask(f"stats {queue.name} ")
-        stats = (await self._wait(call, self.store.stats(queue.name), writes=False))[0]
+        stats = await self._wait(call, self.store.queue_stats(queue.name), writes=False)
         self.history.answer(call)
         for one in stats.subscriptions:
             parts = (one.ready, one.in_flight, one.delayed, one.parked, one.held)

@@ -58,7 +58,7 @@ async def _consume(clients: Clients, readers: list[Subscription]) -> None:
 
 async def _account(clients: Clients, reader: Subscription) -> None:
     store, checker, queue = clients.store, clients.checker, reader.queue
-    stats = (await store.stats(queue.name))[0]
+    stats = await store.queue_stats(queue.name)
     one = next(s for s in stats.subscriptions if s.name == reader.name)
     if (one.ready, one.in_flight, one.delayed, one.parked) != (0, 0, 0, 0):
         raise Violation(

@@ -101,10 +101,10 @@ async def test_a_crash_never_leaves_a_queue_without_its_subscription(operation: 
 
         # Then there is all of the queue or nothing
         try:
-            stats = await survivor.call(survivor.store.stats("plums"))
+            stats = await survivor.call(survivor.store.queue_stats("plums"))
         except QueueNotFound:
             continue
-        assert [one.name for one in stats[0].subscriptions] == ["default"]
+        assert [one.name for one in stats.subscriptions] == ["default"]
 
 
 async def test_a_checkpoint_that_cannot_be_written_is_a_failure_with_a_name() -> None:

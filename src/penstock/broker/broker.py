@@ -20,7 +20,7 @@ from penstock.broker.arguments import (
     check_targets,
     make_config,
 )
-from penstock.broker.callbacks import Callbacks, new_secret, with_states
+from penstock.broker.callbacks import Callbacks, new_secret, with_state, with_states
 from penstock.broker.existing import check_queue, check_subscription
 from penstock.broker.long_poll import LongPolls
 from penstock.core.callback import CallbackTarget, News
@@ -53,7 +53,6 @@ from penstock.errors import (
     MessageNotFound,
     QueueExists,
     SubscriptionExists,
-    SubscriptionNotFound,
 )
 from penstock.storage import base
 from penstock.storage.base import Store
@@ -177,11 +176,11 @@ class Broker:
         """A page of queues by name; the next page starts ``after`` the last name of this one."""
         check_whole("limit", limit, 1)
         last = "" if after is None else check_text("after", after)
-        return [one for one in await self.stats() if one.name > last][:limit]
+        return with_states(await self._store.stats(last, limit), self._callbacks)
 
     async def queue_stats(self, name: str) -> QueueStats:
         check_names(name)
-        return with_states(await self._store.stats(name), self._callbacks)[0]
+        return with_states([await self._store.queue_stats(name)], self._callbacks)[0]
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name. Raises `StoreUnavailable` if one cannot be looked at."""
@@ -302,10 +301,8 @@ class Broker:
         self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> SubscriptionStats:
         check_names(queue, subscription)
-        for one in (await self.queue_stats(queue)).subscriptions:
-            if one.name == subscription:
-                return one
-        raise SubscriptionNotFound(f"queue {queue!r} has no subscription {subscription!r}")
+        found = await self._store.subscription_stats(queue, subscription)
+        return with_state(queue, found, self._callbacks)
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION

@@ -18,7 +18,7 @@ from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import KnownStats, QueueStats
+from penstock.core.stats import KnownStats, QueueStats, SubscriptionStats
 from penstock.storage.block import Chunk
 from penstock.storage.shared import Shared
 
@@ -312,8 +312,22 @@ class Store(Protocol):
         """For each message, the subscriptions that it still waits for; empty if it is not held."""
         ...
 
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """The stats of one queue, or of all by name. Raises if any is unavailable."""
+    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
+        """The stats of all queues by name, or of up to `limit` that come after a name.
+
+        Raises if one of them is unavailable. The others cost little more than their names.
+        """
+        ...
+
+    async def queue_stats(self, queue: str) -> QueueStats:
+        """The entry of one queue in `stats`. Raises `QueueNotFound`."""
+        ...
+
+    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
+        """The entry of one subscription in `queue_stats`, without the cost of the others.
+
+        Raises `QueueNotFound` or `SubscriptionNotFound`.
+        """
         ...
 
     async def known_stats(self) -> KnownStats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
+from heapq import nsmallest
 from typing import Literal
 
 from penstock.clock import Clock
@@ -23,7 +24,14 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import KnownStats, QueueStats, news_of, queue_stats
+from penstock.core.stats import (
+    KnownStats,
+    QueueStats,
+    SubscriptionStats,
+    news_of,
+    queue_stats,
+    subscription_stats,
+)
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
@@ -383,11 +391,20 @@ class EmbeddedStore:
         reader = self.machine.subscription(queue, subscription)
         return [reader.blockers(index) for index in indexes]
 
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         now_ns = self._now()
-        if queue is not None:
-            return [queue_stats(self.machine.queue(queue), now_ns)]
-        return [queue_stats(q, now_ns) for _, q in sorted(self.machine.queues.items())]
+        queues = self.machine.queues
+        names = [name for name in queues if name > after]
+        page = sorted(names) if limit is None else nsmallest(limit, names)
+        return [queue_stats(queues[name], now_ns) for name in page]
+
+    async def queue_stats(self, queue: str) -> QueueStats:
+        now_ns = self._now()
+        return queue_stats(self.machine.queue(queue), now_ns)
+
+    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
+        now_ns = self._now()
+        return subscription_stats(self.machine.subscription(queue, subscription), now_ns)
 
     async def known_stats(self) -> KnownStats:
         return KnownStats(queues=await self.stats(), missing={})

@@ -24,6 +24,7 @@ CONSUMER_IDLE_MS = 3_600_000
 """How long a server that receives nothing stays listed as a consumer of a group."""
 # How many new dead letters of a queue are reported per tick; the others are only counted.
 _MOST_LETTERS = 100
+_OWN_AND_LETTERS = ("", DEAD_LETTER_SUFFIX)
 
 
 class Overview:
@@ -55,9 +56,9 @@ class Overview:
 
     # Figures.
 
-    async def stats(self) -> list[QueueStats]:
+    async def stats(self, after: str, limit: int | None) -> list[QueueStats]:
         """Raises `StoreUnavailable` if a queue cannot be read."""
-        found, missing = await self._look_at(await self.names())
+        found, missing = await self._look_at(await self.names(), after, limit)
         if missing:
             name, why = next(iter(missing.items()))
             more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
@@ -70,25 +71,28 @@ class Overview:
         unlisted = None if failure is None else str(failure)
         return KnownStats(queues=found, missing=missing, unlisted=unlisted)
 
-    async def _look_at(self, names: Sequence[str]) -> tuple[list[QueueStats], dict[str, str]]:
+    async def _look_at(
+        self, names: Sequence[str], after: str = "", limit: int | None = None
+    ) -> tuple[list[QueueStats], dict[str, str]]:
         """The stats by name, and the queues that cannot be read, each with the reason."""
-        found = []
-        missing = {}
-        for name in names:
-            try:
-                found += await self._stats_with_letters(name)
-            except StoreUnavailable as exc:
-                missing[name] = str(exc)
-        return sorted(found, key=lambda stats: stats.name), missing
+        found: list[QueueStats] = []
+        missing: dict[str, str] = {}
+        with_letters = [(name + suffix, name) for name in names for suffix in _OWN_AND_LETTERS]
+        for one, name in sorted(both for both in with_letters if both[0] > after):
+            if limit is not None and len(found) + len(missing) >= limit:
+                break
+            if name not in missing:
+                try:
+                    found += await self._stats_of(one)
+                except StoreUnavailable as exc:
+                    missing[name] = str(exc)
+        return found, missing
 
-    async def _stats_with_letters(self, name: str) -> list[QueueStats]:
+    async def _stats_of(self, name: str) -> list[QueueStats]:
+        """Empty if there is no such queue: most have no dead letters."""
         await self.tell_events(name)
-        found = []
-        for one in (name, name + DEAD_LETTER_SUFFIX):
-            answer = await self._steps.run("stats", self._steps.keys.queue(one), self._steps.time)
-            if answer:
-                found.append(parse_stats(one, answer))
-        return found
+        answer = await self._steps.run("stats", self._steps.keys.queue(name), self._steps.time)
+        return [parse_stats(name, answer)] if answer else []
 
     async def callbacks(self) -> list[CallbackTarget]:
         targets = []

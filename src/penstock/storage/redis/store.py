@@ -21,13 +21,14 @@ from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import KnownStats, QueueStats
+from penstock.core.stats import KnownStats, QueueStats, SubscriptionStats
 from penstock.errors import (
     InvalidArgument,
     MessageNotFound,
     NotHeld,
     NotLeased,
     PenstockError,
+    SubscriptionNotFound,
 )
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
@@ -287,12 +288,25 @@ class RedisStore:
         _, answer = await self._steps.take("blockers", queue, wanted)
         return [[name.decode() for name in names] for names in answer[1]]
 
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        if queue is None:
-            return await self._overview.stats()
+    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
+        return await self._overview.stats(after, limit)
+
+    async def queue_stats(self, queue: str) -> QueueStats:
+        return await self._stats(queue)
+
+    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
+        found = (await self._stats(queue, subscription)).subscriptions
+        if not found:
+            raise SubscriptionNotFound(
+                f"queue {queue!r} has no subscription {subscription!r}: create it first"
+            )
+        return found[0]
+
+    async def _stats(self, queue: str, *subscription: str) -> QueueStats:
+        """With all of its subscriptions, or the given one."""
         await self._overview.tell_events(queue)
-        answer = await self._steps.ask("stats", queue, self._steps.time)
-        return [parse_stats(queue, answer)]
+        answer = await self._steps.ask("stats", queue, self._steps.time, *subscription)
+        return parse_stats(queue, answer)
 
     async def known_stats(self) -> KnownStats:
         return await self._overview.known_stats()

@@ -19,10 +19,8 @@ if not q then
   return refusal
 end
 local name = ARGV[4]
-for _, other in ipairs(words(q.subs)) do
-  if other == name then
-    return {'exists'}
-  end
+if has_reader(q, name) then
+  return {'exists'}
 end
 local start = resolve_start(q, ARGV[6], ARGV[7])
 local since, bounds = start, {}

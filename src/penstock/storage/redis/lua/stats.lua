@@ -1,8 +1,9 @@
 #!lua flags=allow-oom
--- The current state of a queue and its subscriptions.
+-- The current state of a queue and of all or one of its subscriptions.
 --
 -- KEYS[1]  the queue's hash; reads all its keys, makes ready what is due
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
+-- ARGV[2]  the subscription, if it is about one
 -- Returns  empty if there is no such queue; otherwise the time, the fields of the queue, {messages,
 --          bytes, dead letters}, and for each subscription its name, its fields and {in flight,
 --          delayed, parked, held, unsettled, lowest unsettled index, when that was created or -1}
@@ -12,8 +13,15 @@ if not q then
   return {}
 end
 set_time(q, ARGV[1])
+local wanted = {}
+if not ARGV[2] then
+  wanted = words(q.subs)
+elseif has_reader(q, ARGV[2]) then
+  wanted = {ARGV[2]}
+end
 local readers = {}
-for at, s in ipairs(each_reader(q)) do
+for at, name in ipairs(wanted) do
+  local s = load_reader(q, name)
   mature(q, s)
   local floor = floor_of(q, s)
   local unsettled = unsettled_count(q, s)

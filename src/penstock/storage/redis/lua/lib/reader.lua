@@ -50,6 +50,12 @@ local function load_reader(q, name)
   return s
 end
 
+local function has_reader(q, name)
+  -- A name has no spaces; with one, it could be two names that are neighbours.
+  return not string.find(name, ' ', 1, true)
+    and string.find(' ' .. q.subs .. ' ', ' ' .. name .. ' ', 1, true) ~= nil
+end
+
 local function each_reader(q)
   local found = {}
   for at, name in ipairs(words(q.subs)) do
