@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -205,18 +205,24 @@ def _missing(matches: list[Run], backfill: Run | None) -> list[Run]:
 
 def check_subscription(queue: Queue, name: str, config: SubscriptionConfig) -> None:
     """Raises if the definition is invalid."""
-    graph = {other.name: other.config.after for other in queue.subscriptions.values()}
+
+    def graph() -> dict[str, Sequence[str]]:
+        return {other.name: other.config.after for other in queue.subscriptions.values()}
+
     check_definition(name, config, graph, of_dead_letters=queue.source is not None)
 
 
 def check_definition(
     name: str,
     config: SubscriptionConfig,
-    graph: Mapping[str, Sequence[str]],
+    graph: Callable[[], Mapping[str, Sequence[str]]],
     *,
     of_dead_letters: bool,
 ) -> None:
-    """Like `check_subscription`. ``graph`` maps each subscription to those it waits for."""
+    """Like `check_subscription`. ``graph`` maps each subscription to those it waits for.
+
+    It is asked for only if this one waits for any: there may be many subscriptions.
+    """
     check_name(name, "subscription")
     check_kind(config, SubscriptionConfig)
     config.check()
@@ -230,7 +236,8 @@ def check_definition(
             )
         if config.max_deliveries is not None:
             raise InvalidArgument("dead letters have no dead letters: leave max_deliveries unset")
-    check_dependencies(name, config.after, graph)
+    if config.after:
+        check_dependencies(name, config.after, graph())
 
 
 def create_subscription(
@@ -341,7 +348,7 @@ def delete_subscription(machine: Machine, queue_name: str, name: str, now_ns: in
             "the default subscription of a dead-letter queue says which letters there are: "
             "it cannot be deleted"
         )
-    children = subscription.children
+    children = list(subscription.children)
     machine.emit(ev.SubscriptionDeleted(at_ns=now_ns, subscription_id=subscription.id))
     for child in children:
         cascade(machine, child, now_ns)

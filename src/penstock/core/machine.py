@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from penstock.core import events as ev
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.lifecycle import LifecycleRun, runs_of_event
@@ -141,8 +139,11 @@ class Machine:
             observed.events = queue
 
     def _queue_altered(self, event: ev.QueueAltered, place: Place) -> None:
-        self.queues_by_id[event.queue_id].config = event.config
-        self.observe()
+        queue = self.queues_by_id[event.queue_id]
+        had_events = queue.config.events
+        queue.config = event.config
+        if event.config.events != had_events:
+            self.observe()
 
     def _queue_deleted(self, event: ev.QueueDeleted, place: Place) -> None:
         queue = self.queues_by_id[event.queue_id]
@@ -182,14 +183,14 @@ class Machine:
         queue = subscription.queue
         queue.subscriptions[subscription.name] = subscription
         self.subscriptions[subscription.id] = subscription
-        queue.link()
+        queue.link(subscription)
 
     def _subscription_altered(self, event: ev.SubscriptionAltered, place: Place) -> None:
         subscription = self.subscriptions[event.subscription_id]
         subscription.config = event.config
         if event.secrets is not None:
             subscription.secrets = tuple(event.secrets)
-        subscription.queue.link()
+        subscription.queue.link(subscription)
         if subscription.parents:
             # `on_dead_parent` may have changed.
             subscription.parents_passed(0, subscription.queue.next)
@@ -197,11 +198,7 @@ class Machine:
     def _subscription_deleted(self, event: ev.SubscriptionDeleted, place: Place) -> None:
         subscription = self.subscriptions.pop(event.subscription_id)
         queue = subscription.queue
-        del queue.subscriptions[subscription.name]
-        for child in subscription.children:
-            after = tuple(name for name in child.config.after if name != subscription.name)
-            child.config = msgspec.structs.replace(child.config, after=after)
-        queue.link()
+        queue.remove(subscription)
         queue.drop_feed(subscription.feed)
         queue.drop_stragglers()
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from bisect import insort
 from collections import deque
+from operator import attrgetter
 
 import msgspec
 
@@ -21,6 +23,8 @@ from penstock.core.timeline import Batch, Timeline
 from penstock.errors import SubscriptionNotFound
 
 __all__ = ["NEVER_NS", "Letter", "Queue"]
+
+_id = attrgetter("id")
 
 NEVER_NS = 2**63 - 1
 """The expiry of a message that no longer expires."""
@@ -210,29 +214,44 @@ class Queue:
         if not any(subscription.feed is feed for subscription in self.subscriptions.values()):
             self.feeds.drop(feed)
 
-    def link(self) -> None:
-        """Set the subscriptions' parents and children according to their `after`."""
-        for subscription, parents in self._family():
-            if parents != subscription.parents:
-                subscription.rewire(parents)
-        self.connect()
+    def link(self, subscription: Subscription) -> None:
+        """Set the parents of a subscription according to its `after`, and make it their child."""
+        parents = self._parents(subscription)
+        if parents != subscription.parents:
+            self._leave_parents(subscription)
+            subscription.rewire(parents)
+            self._join_parents(subscription)
 
     def connect(self) -> None:
-        """Like `link`, for subscriptions whose messages already reflect their parents."""
-        family = self._family()
-        for subscription, parents in family:
-            subscription.parents = parents
-            subscription.children = []
-        for subscription, parents in family:
-            for parent in parents:
-                parent.children.append(subscription)
-        self.dependents = [subscription for subscription, parents in family if parents]
+        """Link all that a snapshot has: what their messages wait for is in it already."""
+        for subscription in self.subscriptions.values():
+            subscription.parents = self._parents(subscription)
+            self._join_parents(subscription)
 
-    def _family(self) -> list[tuple[Subscription, list[Subscription]]]:
-        return [
-            (subscription, [self.subscriptions[name] for name in subscription.config.after])
-            for subscription in self.subscriptions.values()
-        ]
+    def remove(self, subscription: Subscription) -> None:
+        """Remove a subscription. Its children wait for their other parents alone."""
+        del self.subscriptions[subscription.name]
+        self._leave_parents(subscription)
+        for child in list(subscription.children):
+            after = tuple(name for name in child.config.after if name != subscription.name)
+            child.config = msgspec.structs.replace(child.config, after=after)
+            self.link(child)
+
+    def _parents(self, subscription: Subscription) -> list[Subscription]:
+        return [self.subscriptions[name] for name in subscription.config.after]
+
+    def _join_parents(self, subscription: Subscription) -> None:
+        # In the order of their creation, whenever they joined: as a snapshot would have them.
+        if subscription.parents:
+            insort(self.dependents, subscription, key=_id)
+        for parent in subscription.parents:
+            insort(parent.children, subscription, key=_id)
+
+    def _leave_parents(self, subscription: Subscription) -> None:
+        if subscription.parents:
+            self.dependents.remove(subscription)
+        for parent in subscription.parents:
+            parent.children.remove(subscription)
 
     def append_letter(
         self, letter: Letter, *, at_ns: int, locator: int, length: int, source: Queue

@@ -89,7 +89,6 @@ class QueueDefinition:
         number = int(self.version.partition(".")[2])
         return f"{self.id}.{number + 1}"
 
-    @property
     def graph(self) -> dict[str, tuple[str, ...]]:
         """Which subscription waits for which."""
         return {reader.name: reader.config.after for reader in self.readers.values()}

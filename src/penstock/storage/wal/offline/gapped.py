@@ -179,7 +179,7 @@ class GappedHistory:
             for other in queue.subscriptions.values():
                 rest = tuple(parent for parent in other.config.after if parent != name)
                 other.config = msgspec.structs.replace(other.config, after=rest)
-            queue.link()
+                queue.link(other)
         return msgspec.structs.replace(config, after=after)
 
     # Messages.
