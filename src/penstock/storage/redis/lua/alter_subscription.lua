@@ -18,7 +18,7 @@ local parents = take_parents(ARGV[5], own)
 redis.call('HSET', q.key .. ':s:' .. ARGV[4], unpack(own))
 local s = load_reader(q, ARGV[4])
 put(q, 'version', ARGV[3])
-link(q, {[s.name] = parents})
+link(q, s, parents)
 if #s.parent_names > 0 then
   -- `on_dead` may have changed, so that dead letters of the parents no longer hold back.
   parents_passed(q, s, 0, q.next)

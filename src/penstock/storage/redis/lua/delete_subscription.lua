@@ -14,7 +14,7 @@ local q, refusal = begin()
 if not q then
   return refusal
 end
-local configs, wanted = cmsgpack.unpack(ARGV[5]), {}
+local configs = cmsgpack.unpack(ARGV[5])
 local names = {}
 for _, name in ipairs(words(q.subs)) do
   if name ~= ARGV[4] then
@@ -31,9 +31,13 @@ for name, config in pairs(configs) do
       parents[#parents + 1] = parent
     end
   end
-  wanted[name] = parents
+  link(q, child, parents)
 end
-link(q, wanted)
+local gone = load_reader(q, ARGV[4])
+if #gone.parent_names > 0 then
+  leave_parents(q, gone)
+  note_dependents(q)
+end
 drop_keys(q.key .. ':s:' .. ARGV[4], READER_KEYS)
 redis.call('XGROUP', 'DESTROY', q.stream, ARGV[4])
 drop_stragglers(q, 0, q.first)

@@ -86,27 +86,45 @@ local function rewire(q, s, parents)
   end
 end
 
--- Replace the parents of the subscriptions in `wanted`, and update the children of all.
-local function link(q, wanted)
-  local children, has_dependents = {}, false
-  for _, s in ipairs(each_reader(q)) do
-    local parents = wanted[s.name] or s.parent_names
-    if join(parents) ~= join(s.parent_names) then
-      rewire(q, s, parents)
-    end
-    for _, parent in ipairs(parents) do
-      children[parent] = children[parent] or {}
-      table.insert(children[parent], s.name)
-      has_dependents = true
+-- Whether any subscription waits for others: publish.lua has to know.
+local function note_dependents(q)
+  for _, name in ipairs(words(q.subs)) do
+    if #load_reader(q, name).parent_names > 0 then
+      put(q, 'dependents', '1')
+      return
     end
   end
-  for _, s in ipairs(each_reader(q)) do
-    local own = join(children[s.name] or {})
-    if own ~= s.children then
-      put(s, 'children', own)
+  put(q, 'dependents', '')
+end
+
+-- Take a subscription off the children of its parents. One that is being deleted is left alone.
+local function leave_parents(q, s)
+  for _, name in ipairs(s.parent_names) do
+    if has_reader(q, name) then
+      local parent, others = load_reader(q, name), {}
+      for _, child in ipairs(words(parent.children)) do
+        if child ~= s.name then
+          others[#others + 1] = child
+        end
+      end
+      put(parent, 'children', join(others))
     end
   end
-  put(q, 'dependents', has_dependents and '1' or '')
+end
+
+-- Replace the parents of a subscription, and make it their child. The others are not even looked
+-- at: there may be many.
+local function link(q, s, parents)
+  if join(parents) == join(s.parent_names) then
+    return
+  end
+  leave_parents(q, s)
+  rewire(q, s, parents)
+  for _, name in ipairs(parents) do
+    local parent = load_reader(q, name)
+    put(parent, 'children', parent.children == '' and s.name or parent.children .. ' ' .. s.name)
+  end
+  note_dependents(q)
 end
 
 -- The index of a start position.
