@@ -33,6 +33,29 @@ async def test_a_subscription_keeps_its_callback(broker: Broker, queue: str, wor
     assert {name: t.callback for name, t in (await targets(broker)).items()} == {"called": HOOK}
 
 
+async def test_the_callbacks_of_one_queue_are_found_without_the_others(
+    broker: Broker, queue: str
+) -> None:
+    # Given two queues with callbacks, and one without
+    await broker.create_subscription(queue, "called", callback=HOOK)
+    await broker.create_subscription(queue, "pulled")
+    await broker.create_queue("more")
+    await broker.alter_subscription("more", "default", callback=HOOK, paused=True)
+    await broker.create_queue("quiet")
+    # Then those of each are those that it has among all
+    every = await broker.callbacks()
+    assert [(one.queue, one.subscription) for one in every] == [
+        (queue, "called"),
+        ("more", "default"),
+    ]
+    assert [await broker.callbacks(name) for name in (queue, "more", "quiet", "none")] == [
+        every[:1],
+        every[1:],
+        [],
+        [],
+    ]
+
+
 async def test_the_secret_is_given_once_and_shown_nowhere(
     broker: Broker, queue: str, world: World
 ) -> None:

@@ -11,9 +11,19 @@ from penstock import Callback
 from penstock.broker import Broker
 from penstock.push import Dispatcher
 from tests.push.conftest import QUEUE, dead_letters, stats_of, subscribe, until_stats
-from tests.push.receiver import Call, Receiver, answering
+from tests.push.receiver import PATIENCE_SECONDS, Call, Receiver, answering
 
 pytestmark = pytest.mark.usefixtures("dispatcher")
+
+
+async def is_called(dispatcher: Dispatcher, queue: str, *, expected: bool) -> bool:
+    """A change is followed a moment after its answer."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            found = dispatcher.state(queue, "default") is not None
+            if found == expected:
+                return found
+            await asyncio.sleep(0.002)
 
 
 # Definitions that change.
@@ -56,6 +66,33 @@ async def test_a_subscription_made_anew_under_the_same_name_is_called_too(
         ("/1", b"1"),
         ("/2", b"2"),
     ]
+
+
+async def test_a_change_of_one_queue_leaves_the_calls_for_another_alone(
+    broker: Broker, receiver: Receiver
+) -> None:
+    # Given a queue with a callback, beside one that is altered and deleted
+    await subscribe(broker, receiver.url())
+    await broker.create_queue("other")
+    await broker.alter_subscription("other", "default", callback=Callback(url=receiver.url("o")))
+    await broker.publish("other", [b"o"])
+    await receiver.wait_for(1)
+    await broker.delete_queue("other")
+    # When a message comes
+    await broker.publish(QUEUE, [b"a"])
+    # Then it is delivered
+    assert [call.path for call in await receiver.wait_for(2)] == ["/o", "/hook"]
+
+
+async def test_a_queue_that_is_deleted_takes_the_calls_for_its_dead_letters_with_it(
+    broker: Broker, receiver: Receiver, dispatcher: Dispatcher
+) -> None:
+    letters = f"{QUEUE}-dlq"
+    await broker.alter_queue(letters)
+    await broker.alter_subscription(letters, "default", callback=Callback(url=receiver.url()))
+    assert await is_called(dispatcher, letters, expected=True)
+    await broker.delete_queue(QUEUE)
+    assert not await is_called(dispatcher, letters, expected=False)
 
 
 async def test_dead_letters_are_called_back_after_a_replay(

@@ -120,7 +120,7 @@ class Broker:
     async def _define(self, change: base.Change) -> int:
         purged = await self._store.define(change)
         if self._callbacks is not None:
-            self._callbacks.definitions_changed()
+            self._callbacks.definitions_changed(change.queue)
         return purged
 
     # Queues.
@@ -268,8 +268,8 @@ class Broker:
             base.AlterSubscription(queue=queue, subscription=name, changes=settings, secret=secret)
         )
         if secret is not None:
-            for target in await self._store.callbacks():
-                if target.queue == queue and target.subscription == name:
+            for target in await self._store.callbacks(queue):
+                if target.subscription == name:
                     return secret if secret in target.secrets else None
         return None
 
@@ -516,9 +516,14 @@ class Broker:
         """Set who is told of changed definitions, and asked for the state of callbacks."""
         self._callbacks = callbacks
 
-    async def callbacks(self) -> list[CallbackTarget]:
-        """The subscriptions that have a callback, with their secrets, to make the calls."""
-        return await self._store.callbacks()
+    async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
+        """The subscriptions that have a callback, with their secrets, to make the calls.
+
+        With ``queue``, those of that queue; none if it does not exist.
+        """
+        if queue is not None:
+            check_names(queue)
+        return await self._store.callbacks(queue)
 
     async def wait(self, queue: str, subscription: str, seconds: float) -> bool:
         """Wait until something may be deliverable. False when the time was up first."""

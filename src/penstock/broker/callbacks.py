@@ -19,8 +19,8 @@ _SECRET_BYTES = 32
 class Callbacks(Protocol):
     """Whoever makes the calls, as far as the broker talks to it."""
 
-    def definitions_changed(self) -> None:
-        """Queues or subscriptions were created, altered or deleted."""
+    def definitions_changed(self, queue: str) -> None:
+        """The queue, or a subscription of it, was created, altered or deleted."""
         ...
 
     def state(self, queue: str, subscription: str) -> CallbackState | None:

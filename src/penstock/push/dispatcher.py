@@ -13,6 +13,7 @@ import structlog
 from penstock.broker import Broker
 from penstock.clock import Clock, SystemClock
 from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.errors import PenstockError, StorageClosed
 from penstock.push.deliverer import Deliverer
 from penstock.push.guard import Guard, Network
@@ -27,6 +28,8 @@ __all__ = ["Dispatcher"]
 logger = structlog.get_logger("penstock.push")
 
 _TROUBLE_SECONDS = 5.0
+# A queue is deleted with its dead letters and its events.
+_FAMILY = ("", DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, EVENTS_SUFFIX + DEAD_LETTER_SUFFIX)
 
 Caller = Deliverer | Notifier
 
@@ -64,6 +67,7 @@ class Dispatcher:
         self._callers: dict[tuple[str, str], Caller] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._changed = asyncio.Event()
+        self._changed_queues: set[str] = set()
         self._follower: asyncio.Task[None] | None = None
         self._resources: Resources | None = None
 
@@ -110,7 +114,8 @@ class Dispatcher:
 
     # What the broker wants to know.
 
-    def definitions_changed(self) -> None:
+    def definitions_changed(self, queue: str) -> None:
+        self._changed_queues.add(queue)
         self._changed.set()
 
     def state(self, queue: str, subscription: str) -> CallbackState | None:
@@ -120,21 +125,31 @@ class Dispatcher:
     # Following the definitions.
 
     async def _follow(self) -> None:
+        """Look at all queues at first and every ``refresh_seconds``, at changed ones in between."""
         while True:
-            self._changed.clear()
             try:
                 self._adopt(await self._broker.callbacks())
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._refresh_seconds):
+                        await self._follow_changes()
             except StorageClosed:
                 return
             except PenstockError as exc:
                 logger.error("callbacks could not be looked up", error=str(exc))
                 await asyncio.sleep(_TROUBLE_SECONDS)
-                continue
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self._refresh_seconds):
-                    await self._changed.wait()
 
-    def _adopt(self, targets: list[CallbackTarget]) -> None:
+    async def _follow_changes(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            queues, self._changed_queues = self._changed_queues, set()
+            for queue in queues:
+                for suffix in _FAMILY:
+                    one = queue + suffix
+                    self._adopt(await self._broker.callbacks(one), one)
+
+    def _adopt(self, targets: list[CallbackTarget], queue: str | None = None) -> None:
+        """Call these and nobody else, in all queues or in one."""
         wanted = {
             (target.queue, target.subscription): target
             for target in targets
@@ -142,6 +157,8 @@ class Dispatcher:
             if not (target.paused and target.callback.mode == "notify")
         }
         for key, caller in list(self._callers.items()):
+            if queue is not None and key[0] != queue:
+                continue
             target = wanted.get(key)
             if target is None or target.callback.mode != caller.target.callback.mode:
                 caller.close()

@@ -347,8 +347,11 @@ class Store(Protocol):
         """
         ...
 
-    async def callbacks(self) -> list[CallbackTarget]:
-        """The subscriptions that have a callback, with their secrets."""
+    async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
+        """The subscriptions that have a callback, with their secrets: all, or those of a queue.
+
+        Empty if there is no such queue: nobody is to be called for it.
+        """
         ...
 
     def watch_letters(self, watch: LetterWatch) -> None:

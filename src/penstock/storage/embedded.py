@@ -32,6 +32,7 @@ from penstock.core.stats import (
     queue_stats,
     subscription_stats,
 )
+from penstock.core.subscription import Subscription
 from penstock.core.telling import tell
 from penstock.errors import (
     DiskFull,
@@ -424,8 +425,12 @@ class EmbeddedStore:
         await self._waiters.wait_news(reader, seen, timeout_seconds)
         return news_of(reader, self._now())
 
-    async def callbacks(self) -> list[CallbackTarget]:
+    async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
         self._now()
+        readers: Iterable[Subscription] = self.machine.subscriptions.values()
+        if queue is not None:
+            found = self.machine.queues.get(queue)
+            readers = () if found is None else found.subscriptions.values()
         return [
             CallbackTarget(
                 queue=reader.queue.name,
@@ -434,7 +439,7 @@ class EmbeddedStore:
                 paused=reader.config.paused,
                 secrets=reader.secrets,
             )
-            for reader in self.machine.subscriptions.values()
+            for reader in readers
             if reader.config.callback is not None
         ]
 

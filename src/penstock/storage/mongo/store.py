@@ -321,8 +321,8 @@ class ArchivedStore:
             queue, lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
         )
 
-    async def callbacks(self) -> list[CallbackTarget]:
-        return await self._hot.callbacks()
+    async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
+        return await self._hot.callbacks(queue)
 
     def watch_letters(self, watch: base.LetterWatch) -> None:
         self._hot.watch_letters(watch)

@@ -94,26 +94,33 @@ class Overview:
         answer = await self._steps.run("stats", self._steps.keys.queue(name), self._steps.time)
         return [parse_stats(name, answer)] if answer else []
 
-    async def callbacks(self) -> list[CallbackTarget]:
-        targets = []
+    async def callbacks(self, queue: str | None) -> list[CallbackTarget]:
+        """Those of all queues, or of one."""
+        if queue is not None:
+            return await self._callbacks_of(queue)
         names, _ = await self.names_or_known()
-        for name in names:
-            for queue in (name, name + DEAD_LETTER_SUFFIX):
-                definition = await self._steps.learn_or_recall(queue)
-                if definition is None:
-                    continue
-                targets += [
-                    CallbackTarget(
-                        queue=queue,
-                        subscription=reader.name,
-                        callback=reader.config.callback,
-                        paused=reader.config.paused,
-                        secrets=reader.secrets,
-                    )
-                    for reader in definition.readers.values()
-                    if reader.config.callback is not None
-                ]
-        return targets
+        return [
+            target
+            for name in names
+            for suffix in _OWN_AND_LETTERS
+            for target in await self._callbacks_of(name + suffix)
+        ]
+
+    async def _callbacks_of(self, queue: str) -> list[CallbackTarget]:
+        definition = await self._steps.learn_or_recall(queue)
+        if definition is None:
+            return []
+        return [
+            CallbackTarget(
+                queue=queue,
+                subscription=reader.name,
+                callback=reader.config.callback,
+                paused=reader.config.paused,
+                secrets=reader.secrets,
+            )
+            for reader in definition.readers.values()
+            if reader.config.callback is not None
+        ]
 
     # What is due.
 

@@ -396,8 +396,8 @@ class RedisStore:
     ) -> News:
         return await self._waiting.wait_news(queue, subscription, seen, timeout_seconds)
 
-    async def callbacks(self) -> list[CallbackTarget]:
-        return await self._overview.callbacks()
+    async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
+        return await self._overview.callbacks(queue)
 
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server did within ``every_seconds``.
