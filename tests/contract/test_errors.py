@@ -61,7 +61,6 @@ async def test_a_closed_store_refuses_everything(world: World, broker: Broker, q
         store.receive(queue, "default", 1),
         store.stats(),
         store.queue_stats(queue),
-        store.subscription_stats(queue, "default"),
         store.read(queue, 0, 1),
         store.wait(queue, "default", 1),
         Broker(store).publish(queue, [b"b"]),

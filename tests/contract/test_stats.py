@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
@@ -119,6 +120,11 @@ async def test_one_subscription_is_shown_as_it_is_among_the_others(
     every = await broker.subscriptions(queue)
     assert [one.name for one in every] == ["default", "last", "some"]
     assert [await broker.subscription_stats(queue, one.name) for one in every] == every
+    # And the queue is the same with some of them, in the order of the call, or none
+    whole = await broker.queue_stats(queue)
+    some = await broker.queue_stats(queue, only=["some", "default"])
+    assert some == replace(whole, subscriptions=[every[2], every[0]])
+    assert await broker.queue_stats(queue, only=[]) == replace(whole, subscriptions=[])
 
 
 async def test_what_is_not_there_cannot_be_shown(broker: Broker, queue: str) -> None:
@@ -126,6 +132,8 @@ async def test_what_is_not_there_cannot_be_shown(broker: Broker, queue: str) -> 
     for name in ("none", "defaul", "default some", "", "default:settled"):
         with pytest.raises(SubscriptionNotFound):
             await broker.subscription_stats(queue, name)
+        with pytest.raises(SubscriptionNotFound):
+            await broker.queue_stats(queue, only=["default", name])
     for name in ("none", "", f"{queue}:s:default"):
         with pytest.raises(QueueNotFound):
             await broker.subscription_stats(name)

@@ -202,7 +202,11 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_TEXTS, lambda b, v: b.queues(after=v)),
         each((0, -1, *NOT_WHOLE), lambda b, v: b.queues(limit=v)),
     ],
-    "queue_stats": [each(NOT_NAMES, lambda b, v: b.queue_stats(v))],
+    "queue_stats": [
+        each(NOT_NAMES, lambda b, v: b.queue_stats(v)),
+        each(NOT_NAMES, lambda b, v: b.queue_stats(QUEUE, only=[v])),
+        each(NOT_LISTS, lambda b, v: b.queue_stats(QUEUE, only=v)),
+    ],
     "create_subscription": [
         each(NOT_NAMES, lambda b, v: b.create_subscription(v, "new")),
         each(NOT_NAMES, lambda b, v: b.create_subscription(QUEUE, v)),
@@ -241,6 +245,8 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_WHOLE, lambda b, v: b.held_messages(QUEUE, "after", v)),
     ],
     "graph": [each(NOT_NAMES, lambda b, v: b.graph(v))],
+    # Without a name it is about all; one that no queue has is not an error.
+    "callbacks": [each(NOT_NAMES[1:-1], lambda b, v: b.callbacks(v))],
     "test_filter": [
         each(NOT_NAMES, lambda b, v: b.test_filter(v, "true")),
         each((*NOT_TEXTS, "", "body.", "1"), lambda b, v: b.test_filter(QUEUE, v)),

@@ -20,7 +20,7 @@ from penstock.broker.arguments import (
     check_targets,
     make_config,
 )
-from penstock.broker.callbacks import Callbacks, new_secret, with_state, with_states
+from penstock.broker.callbacks import Callbacks, new_secret, with_states
 from penstock.broker.existing import check_queue, check_subscription
 from penstock.broker.long_poll import LongPolls
 from penstock.core.callback import CallbackTarget, News
@@ -178,9 +178,14 @@ class Broker:
         last = "" if after is None else check_text("after", after)
         return with_states(await self._store.stats(last, limit), self._callbacks)
 
-    async def queue_stats(self, name: str) -> QueueStats:
+    async def queue_stats(self, name: str, *, only: Sequence[str] | None = None) -> QueueStats:
+        """With all its subscriptions, or ``only`` these: a queue may have many."""
         check_names(name)
-        return with_states([await self._store.queue_stats(name)], self._callbacks)[0]
+        if only is not None:
+            only = check_list("only", only, "names of subscriptions")
+            for subscription in only:
+                check_names(name, subscription)
+        return with_states([await self._store.queue_stats(name, only)], self._callbacks)[0]
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name. Raises `StoreUnavailable` if one cannot be looked at."""
@@ -301,8 +306,7 @@ class Broker:
         self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> SubscriptionStats:
         check_names(queue, subscription)
-        found = await self._store.subscription_stats(queue, subscription)
-        return with_state(queue, found, self._callbacks)
+        return (await self.queue_stats(queue, only=[subscription])).subscriptions[0]
 
     async def seek(
         self, queue: str, start: str | int | datetime, subscription: str = DEFAULT_SUBSCRIPTION
@@ -315,7 +319,7 @@ class Broker:
         """Try a filter on the newest messages. Raises `InvalidFilter`."""
         check_whole("last", last, 1)
         compiled = compile_filter(check_text("filter", filter))
-        stats = await self.queue_stats(queue)
+        stats = await self.queue_stats(queue, only=[])
         found = FilterTest(tested=0, matched=[], failed=[])
         at = max(stats.first_index, stats.next_index - last)
         while at < stats.next_index:

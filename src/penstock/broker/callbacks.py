@@ -9,9 +9,9 @@ from typing import Protocol
 import msgspec
 
 from penstock.core.callback import CallbackState
-from penstock.core.stats import QueueStats, SubscriptionStats
+from penstock.core.stats import QueueStats
 
-__all__ = ["Callbacks", "new_secret", "with_state", "with_states"]
+__all__ = ["Callbacks", "new_secret", "with_states"]
 
 _SECRET_BYTES = 32
 
@@ -40,16 +40,12 @@ def with_states(stats: list[QueueStats], callbacks: Callbacks | None) -> list[Qu
     return [
         msgspec.structs.replace(
             queue,
-            subscriptions=[with_state(queue.name, one, callbacks) for one in queue.subscriptions],
+            subscriptions=[
+                one
+                if one.config.callback is None
+                else msgspec.structs.replace(one, callback=callbacks.state(queue.name, one.name))
+                for one in queue.subscriptions
+            ],
         )
         for queue in stats
     ]
-
-
-def with_state(
-    queue: str, stats: SubscriptionStats, callbacks: Callbacks | None
-) -> SubscriptionStats:
-    """Like `with_states`, for one subscription."""
-    if callbacks is None or stats.config.callback is None:
-        return stats
-    return msgspec.structs.replace(stats, callback=callbacks.state(queue, stats.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -102,7 +103,11 @@ class EnsuredSubscription(DefinedSubscription, frozen=True, kw_only=True):
     is_new: bool
 
 
-def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
+def queue_stats(queue: Queue, now_ns: int, only: Sequence[str] | None = None) -> QueueStats:
+    """With all its subscriptions, or `only` these. Raises `SubscriptionNotFound`."""
+    readers: Iterable[Subscription] = queue.subscriptions.values()
+    if only is not None:
+        readers = [queue.subscription(name) for name in only]
     letters = queue.dead_letters.default if queue.dead_letters else None
     return QueueStats(
         name=queue.name,
@@ -115,10 +120,7 @@ def queue_stats(queue: Queue, now_ns: int) -> QueueStats:
         dead_letters=letters.unsettled if letters else 0,
         duplicates=queue.duplicates,
         purged=queue.purged,
-        subscriptions=[
-            subscription_stats(subscription, now_ns)
-            for subscription in queue.subscriptions.values()
-        ],
+        subscriptions=[subscription_stats(reader, now_ns) for reader in readers],
     )
 
 

@@ -20,7 +20,13 @@ from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whol
 from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
-from penstock.errors import InvalidArgument, PenstockError, QueueExists, QueueNotFound
+from penstock.errors import (
+    InvalidArgument,
+    PenstockError,
+    QueueExists,
+    QueueNotFound,
+    SubscriptionNotFound,
+)
 from penstock.ingest.message import Codec, TenantMessage
 from penstock.storage.base import Extend
 from penstock.storage.registry import open_store
@@ -128,13 +134,10 @@ class IngestQueue(Generic[M]):
     async def pending_count(self, tenant: str) -> int:
         """How many messages are not finished: waiting, being handled, or to be delivered again."""
         try:
-            stats = await self._broker.queue_stats(self._queue_of(tenant))
-        except QueueNotFound:
+            reader = await self._broker.subscription_stats(self._queue_of(tenant))
+        except (QueueNotFound, SubscriptionNotFound):
             return 0
-        for reader in stats.subscriptions:
-            if reader.name == DEFAULT_SUBSCRIPTION:
-                return reader.ready + reader.in_flight + reader.delayed
-        return 0
+        return reader.ready + reader.in_flight + reader.delayed
 
     async def tenants(self) -> list[str]:
         """The tenants that have a queue, whichever process created it."""

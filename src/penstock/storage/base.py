@@ -18,7 +18,7 @@ from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
-from penstock.core.stats import KnownStats, QueueStats, SubscriptionStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.storage.block import Chunk
 from penstock.storage.shared import Shared
 
@@ -319,14 +319,10 @@ class Store(Protocol):
         """
         ...
 
-    async def queue_stats(self, queue: str) -> QueueStats:
-        """The entry of one queue in `stats`. Raises `QueueNotFound`."""
-        ...
+    async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
+        """The entry of one queue in `stats`, with all its subscriptions or `only` these.
 
-    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
-        """The entry of one subscription in `queue_stats`, without the cost of the others.
-
-        Raises `QueueNotFound` or `SubscriptionNotFound`.
+        Those that are left out cost nothing. Raises `QueueNotFound` or `SubscriptionNotFound`.
         """
         ...
 

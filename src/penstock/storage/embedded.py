@@ -24,14 +24,7 @@ from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import (
-    KnownStats,
-    QueueStats,
-    SubscriptionStats,
-    news_of,
-    queue_stats,
-    subscription_stats,
-)
+from penstock.core.stats import KnownStats, QueueStats, news_of, queue_stats
 from penstock.core.subscription import Subscription
 from penstock.core.telling import tell
 from penstock.errors import (
@@ -399,13 +392,9 @@ class EmbeddedStore:
         page = sorted(names) if limit is None else nsmallest(limit, names)
         return [queue_stats(queues[name], now_ns) for name in page]
 
-    async def queue_stats(self, queue: str) -> QueueStats:
+    async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
         now_ns = self._now()
-        return queue_stats(self.machine.queue(queue), now_ns)
-
-    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
-        now_ns = self._now()
-        return subscription_stats(self.machine.subscription(queue, subscription), now_ns)
+        return queue_stats(self.machine.queue(queue), now_ns, only)
 
     async def known_stats(self) -> KnownStats:
         return KnownStats(queues=await self.stats(), missing={})

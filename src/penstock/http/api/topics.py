@@ -121,7 +121,7 @@ class Topics:
         await self._make()
         async with self._changing:
             while True:
-                config = (await self._subscriptions()).get(name)
+                config = await self._config(name)
                 try:
                     if config is None or config.callback is None:
                         return name, await self._begin(user.id, name, expression, limits)
@@ -183,8 +183,8 @@ class Topics:
         Every queue is created with a subscription `default`. Nobody would read it here, so the
         queue would fill up. Having none is what marks the queue as ours.
         """
-        stats = await self._broker.queue_stats(self._queue)
-        if any(one.name == DEFAULT_SUBSCRIPTION for one in stats.subscriptions):
+        with suppress(SubscriptionNotFound):
+            stats = await self._broker.queue_stats(self._queue, only=[DEFAULT_SUBSCRIPTION])
             if stats.next_index:
                 raise Conflict(
                     f"queue {self._queue!r} is in use by others, as its subscription "
@@ -218,14 +218,21 @@ class Topics:
             return (await self._broker.alter_subscription(self._queue, name, **limits)).secret
         except PenstockError:
             # Others may wait for it by now, and nobody will read it, unless another server made it.
-            with suppress(PenstockError, KeyError):
-                if (await self._subscriptions())[name].callback is None:
+            with suppress(PenstockError):
+                config = await self._config(name)
+                if config is not None and config.callback is None:
                     await self._end(name)
             raise
 
     async def _end(self, name: str) -> None:
         with suppress(SubscriptionNotFound):  # another server was faster
             await self._broker.delete_subscription(self._queue, name)
+
+    async def _config(self, name: str) -> SubscriptionConfig | None:
+        """None if there is no such subscription. Raises `QueueNotFound`."""
+        with suppress(SubscriptionNotFound):
+            return (await self._broker.subscription_stats(self._queue, name)).config
+        return None
 
     async def _subscriptions(self) -> Configs:
         """Those of users, including users who are gone. Raises `QueueNotFound`."""

@@ -109,9 +109,9 @@ class Events:
 
     async def _salt(self, queue: str) -> int:
         """The number from which the ids of the queue's messages are made."""
-        stats = await self._broker.queue_stats(queue)
+        stats = await self._broker.queue_stats(queue, only=[])
         try:
-            await self._broker.queue_stats(queue + EVENTS_SUFFIX)
+            await self._broker.queue_stats(queue + EVENTS_SUFFIX, only=[])
         except QueueNotFound:
             raise QueueNotFound(
                 f"queue {queue!r} tells no events: set its `events` to true"

@@ -49,7 +49,7 @@ async def asked_range(
         limit = query_number(request, "limit", MAX_NUMBER, low=1, high=MAX_NUMBER)
     else:
         limit = query_number(request, "limit", 100, low=1, high=MAX_PAGE)
-    stats = await broker.queue_stats(queue)
+    stats = await broker.queue_stats(queue, only=[])
     head = min(end, stats.next_index)
     # A stream without a limit includes the stragglers that retention has kept aside.
     at = start if limit == MAX_NUMBER else max(start, stats.first_index)

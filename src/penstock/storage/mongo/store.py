@@ -27,7 +27,7 @@ from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import KnownStats, QueueStats, SubscriptionStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.errors import PenstockError, StorageError, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, Recovered
@@ -264,13 +264,8 @@ class ArchivedStore:
     async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         return await self._completeness.call("", lambda: self._hot.stats(after, limit))
 
-    async def queue_stats(self, queue: str) -> QueueStats:
-        return await self._completeness.call(queue, lambda: self._hot.queue_stats(queue))
-
-    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
-        return await self._completeness.call(
-            queue, lambda: self._hot.subscription_stats(queue, subscription)
-        )
+    async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
+        return await self._completeness.call(queue, lambda: self._hot.queue_stats(queue, only))
 
     async def known_stats(self) -> KnownStats:
         return await self._hot.known_stats()

@@ -91,7 +91,7 @@ class Overview:
     async def _stats_of(self, name: str) -> list[QueueStats]:
         """Empty if there is no such queue: most have no dead letters."""
         await self.tell_events(name)
-        answer = await self._steps.run("stats", self._steps.keys.queue(name), self._steps.time)
+        answer = await self._steps.run("stats", self._steps.keys.queue(name), self._steps.time, b"")
         return [parse_stats(name, answer)] if answer else []
 
     async def callbacks(self, queue: str | None) -> list[CallbackTarget]:

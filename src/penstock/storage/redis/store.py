@@ -17,11 +17,11 @@ import msgspec
 from penstock.clock import Clock
 from penstock.core.callback import CallbackTarget, News
 from penstock.core.config import check_seconds, check_text, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.core.stats import KnownStats, QueueStats, SubscriptionStats
+from penstock.core.stats import KnownStats, QueueStats
 from penstock.errors import (
     InvalidArgument,
     MessageNotFound,
@@ -291,22 +291,17 @@ class RedisStore:
     async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         return await self._overview.stats(after, limit)
 
-    async def queue_stats(self, queue: str) -> QueueStats:
-        return await self._stats(queue)
-
-    async def subscription_stats(self, queue: str, subscription: str) -> SubscriptionStats:
-        found = (await self._stats(queue, subscription)).subscriptions
-        if not found:
-            raise SubscriptionNotFound(
-                f"queue {queue!r} has no subscription {subscription!r}: create it first"
-            )
-        return found[0]
-
-    async def _stats(self, queue: str, *subscription: str) -> QueueStats:
-        """With all of its subscriptions, or the given one."""
+    async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
         await self._overview.tell_events(queue)
-        answer = await self._steps.ask("stats", queue, self._steps.time, *subscription)
-        return parse_stats(queue, answer)
+        # What is not a name must not get into a key.
+        which = b"" if only is None else _pack([one for one in only if is_name(one)])
+        stats = parse_stats(queue, await self._steps.ask("stats", queue, self._steps.time, which))
+        missing = set(only or ()).difference(one.name for one in stats.subscriptions)
+        if missing:
+            raise SubscriptionNotFound(
+                f"queue {queue!r} has no subscription {min(missing)!r}: create it first"
+            )
+        return stats
 
     async def known_stats(self) -> KnownStats:
         return await self._overview.known_stats()

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- The current state of a queue and of all or one of its subscriptions.
+-- The current state of a queue and of all or some of its subscriptions.
 --
 -- KEYS[1]  the queue's hash; reads all its keys, makes ready what is due
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
--- ARGV[2]  the subscription, if it is about one
+-- ARGV[2]  packed: the subscriptions; or empty for all
 -- Returns  empty if there is no such queue; otherwise the time, the fields of the queue, {messages,
 --          bytes, dead letters}, and for each subscription its name, its fields and {in flight,
 --          delayed, parked, held, unsettled, lowest unsettled index, when that was created or -1}
@@ -13,11 +13,14 @@ if not q then
   return {}
 end
 set_time(q, ARGV[1])
-local wanted = {}
-if not ARGV[2] then
-  wanted = words(q.subs)
-elseif has_reader(q, ARGV[2]) then
-  wanted = {ARGV[2]}
+local wanted = words(q.subs)
+if ARGV[2] ~= '' then
+  wanted = {}
+  for _, name in ipairs(cmsgpack.unpack(ARGV[2])) do
+    if has_reader(q, name) then
+      wanted[#wanted + 1] = name
+    end
+  end
 end
 local readers = {}
 for at, name in ipairs(wanted) do

@@ -50,10 +50,9 @@ local function load_reader(q, name)
   return s
 end
 
+-- `name` is known to be a name: it has no spaces.
 local function has_reader(q, name)
-  -- A name has no spaces; with one, it could be two names that are neighbours.
-  return not string.find(name, ' ', 1, true)
-    and string.find(' ' .. q.subs .. ' ', ' ' .. name .. ' ', 1, true) ~= nil
+  return string.find(' ' .. q.subs .. ' ', ' ' .. name .. ' ', 1, true) ~= nil
 end
 
 local function each_reader(q)
