@@ -335,6 +335,15 @@ class Clients:
             raise
         self.history.answer(call)
 
+    async def purge(self, queue: Queue) -> None:
+        call = self._ask(f"purge {queue.name}")
+        found = self.store.machine.queues.get(queue.name)
+        for subscription in () if found is None else found.subscriptions.values():
+            purged = Range(call=call, stop=subscription.queue.next)
+            self.checker.reader(subscription).ranges.append(purged)
+        count = await self._wait(call, self.store.purge(queue.name))
+        self.history.answer(call, f"{count} purged")
+
     # Look.
 
     async def read(self, queue: Queue, start: int, limit: int) -> None:
@@ -389,10 +398,6 @@ class Clients:
         match change:
             case base.DeleteQueue():
                 checker.deleted_queues[queue.salt] = call
-            case base.PurgeQueue():
-                for subscription in queue.subscriptions.values():
-                    purge = Range(call=call, stop=queue.next)
-                    checker.reader(subscription).ranges.append(purge)
             case base.DeleteSubscription(subscription=name) if name in queue.subscriptions:
                 checker.deleted_readers[queue.subscriptions[name].id] = call
             case base.AlterSubscription(subscription=name) if name in queue.subscriptions:

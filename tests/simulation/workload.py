@@ -362,7 +362,7 @@ class Workload:
 
     def _purge(self) -> Action | None:
         queue = self._queue()
-        return self.clients.define(base.PurgeQueue(queue=queue.name)) if queue else None
+        return self.clients.purge(queue) if queue else None
 
     def _create_subscription(self) -> Action | None:
         queue = self._queue()

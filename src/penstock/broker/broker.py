@@ -117,11 +117,10 @@ class Broker:
         """What the servers of the store share besides messages; None if there is only one."""
         return self._store.shared
 
-    async def _define(self, change: base.Change) -> int:
-        purged = await self._store.define(change)
+    async def _define(self, change: base.Change) -> None:
+        await self._store.define(change)
         if self._callbacks is not None:
             self._callbacks.definitions_changed(change.queue)
-        return purged
 
     # Queues.
 
@@ -170,7 +169,7 @@ class Broker:
         So do the messages that dead letters refer to, which are not counted.
         """
         check_names(name)
-        return await self._define(base.PurgeQueue(queue=name))
+        return await self._store.purge(name)
 
     async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
         """A page of queues by name; the next page starts ``after`` the last name of this one."""

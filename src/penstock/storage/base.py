@@ -37,7 +37,6 @@ __all__ = [
     "GiveBack",
     "LetterWatch",
     "Nack",
-    "PurgeQueue",
     "RotateSecret",
     "Seek",
     "Settlement",
@@ -65,12 +64,6 @@ class AlterQueue(_Value, frozen=True, kw_only=True):
 
 class DeleteQueue(_Value, frozen=True, kw_only=True):
     """Delete a queue with its messages, subscriptions and dead letters."""
-
-    queue: str
-
-
-class PurgeQueue(_Value, frozen=True, kw_only=True):
-    """Remove all messages, for every subscription. Dead letters stay."""
 
     queue: str
 
@@ -119,7 +112,6 @@ Change = (
     CreateQueue
     | AlterQueue
     | DeleteQueue
-    | PurgeQueue
     | CreateSubscription
     | AlterSubscription
     | DeleteSubscription
@@ -200,11 +192,8 @@ class Store(Protocol):
         """What its servers share besides messages; None if there can be only one server."""
         ...
 
-    async def define(self, change: Change) -> int:
-        """Create, alter, delete, purge or seek. All or nothing.
-
-        Returns how many messages a purge removed, counted in the same step; 0 for other changes.
-        """
+    async def define(self, change: Change) -> None:
+        """Create, alter, delete or seek. All or nothing."""
         ...
 
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
@@ -295,6 +284,13 @@ class Store(Protocol):
         """Return dead letters to where they failed, or remove them: all, or those with these ids.
 
         Atomic: a letter is never in both places, nor in neither.
+        """
+        ...
+
+    async def purge(self, queue: str) -> int:
+        """Remove all messages, for every subscription. Dead letters and their messages stay.
+
+        Returns how many were removed, counted in the same step.
         """
         ...
 

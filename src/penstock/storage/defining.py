@@ -44,9 +44,7 @@ class Defining:
         self._waiters = waiters
         self._now_ns = now_ns  # raises if the store was closed
 
-    async def define(self, change: base.Change) -> int:
-        """Returns how many messages a purge removed; 0 for other changes."""
-        purged = 0
+    async def define(self, change: base.Change) -> None:
         machine = self._machine
         now_ns = self._now_ns()
         match change:
@@ -58,8 +56,6 @@ class Defining:
                 gone = machine.queue(change.queue)
                 definitions.delete_queue(machine, change.queue, now_ns)
                 self._waiters.wake_all(gone)
-            case base.PurgeQueue():
-                purged = definitions.purge_queue(machine, change.queue, now_ns)
             case base.CreateSubscription():
                 await self._create_subscription(change)
             case base.AlterSubscription():
@@ -83,7 +79,6 @@ class Defining:
                 await self._seek(change)
         if change.queue in machine.queues:
             self._waiters.wake(machine.queues[change.queue], now_ns)
-        return purged
 
     async def _create_subscription(self, change: base.CreateSubscription) -> None:
         queue = self._machine.queue(change.queue)

@@ -11,6 +11,7 @@ from typing import Literal
 from penstock.clock import Clock
 from penstock.core import (
     dead_letters,
+    definitions,
     delivery,
     retention,
     settling,
@@ -155,11 +156,10 @@ class EmbeddedStore:
 
         self.machine.on_buried = buried
 
-    async def define(self, change: base.Change) -> int:
+    async def define(self, change: base.Change) -> None:
         self._admit()
-        purged = await self._defining.define(change)
+        await self._defining.define(change)
         await self._commit()
-        return purged
 
     # Messages.
 
@@ -362,6 +362,13 @@ class EmbeddedStore:
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
         return count
+
+    async def purge(self, queue: str) -> int:
+        self._admit()
+        purged = definitions.purge_queue(self.machine, queue, self._now())
+        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
+        await self._commit()
+        return purged
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         self._admit()

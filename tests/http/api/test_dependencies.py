@@ -213,14 +213,13 @@ class Stepping(Broker):
 
     async def between(self) -> None: ...
 
-    async def _define(self, change: base.Change) -> int:
+    async def _define(self, change: base.Change) -> None:
         if self.steps == self.fails_at:
             self.steps += self.fails_once
             raise StorageFailed("the power is out")
         self.steps += 1
-        answer = await super()._define(change)
+        await super()._define(change)
         await self.between()
-        return answer
 
 
 async def test_a_new_subscription_is_never_overtaken_while_it_is_made() -> None:

@@ -125,11 +125,10 @@ class Mirror:
         async with self._locked(queue):
             await self._copy(queue, repeat_from)
 
-    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> int:
+    async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
 
-        ``gone`` is set once a queue of this name may be created again, or if this fails. Returns
-        what the hot store answers.
+        ``gone`` is set once a queue of this name may be created again, or if this fails.
         """
         names = [change.queue]
         try:
@@ -141,7 +140,7 @@ class Mirror:
                     await locks.enter_async_context(self._locked(name))
                     await self._archive.mark_deleting(name)
                 try:
-                    return await self._hot.define(change)
+                    await self._hot.define(change)
                 finally:
                     gone.set()
                     # Whether or not it is deleted now, the record follows.

@@ -126,7 +126,7 @@ class ArchivedStore:
     def shared(self) -> ArchivedShared:
         return self._shared
 
-    async def define(self, change: base.Change) -> int:
+    async def define(self, change: base.Change) -> None:
         self._writer.check_room()
         if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
             await self._archive.check_no_foreign_documents(change.queue)
@@ -140,16 +140,13 @@ class ArchivedStore:
                 defining = asyncio.ensure_future(self._hot.define(change))
                 # Let it queue for the hot store's own lock, so that changes keep their order.
                 await asyncio.sleep(0)
-        purged = await defining
+        await defining
         if isinstance(change, base.DeleteQueue):
-            return purged
+            return
         self._mirror.mark_changed(change.queue)
         await self._mirror.copy(source_of(change.queue))
         if _asks_for_events(change):
             await self._mirror.copy(change.queue + EVENTS_SUFFIX)
-        if isinstance(change, base.PurgeQueue):
-            await self._mirror.purge(change.queue)
-        return purged
 
     # Messages.
 
@@ -283,6 +280,14 @@ class ArchivedStore:
         count = await self._completeness.call(queue, lambda: self._hot.redrive(queue, action, ids))
         self._mirror.mark_changed(queue)
         return count
+
+    async def purge(self, queue: str) -> int:
+        self._writer.check_room()
+        purged = await self._completeness.call(queue, lambda: self._hot.purge(queue))
+        self._mirror.mark_changed(queue)
+        await self._mirror.copy(source_of(queue))
+        await self._mirror.purge(queue)
+        return purged
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
         await self._completeness.call(

@@ -38,26 +38,23 @@ class Defining:
         self._turn = asyncio.Lock()
         self._subscribing = Subscribing(steps, rng, self._turn)
 
-    async def apply(self, change: base.Change) -> int:
-        """Returns how many messages a purge removed; 0 for other changes."""
-        purged = await self._apply(change)
+    async def apply(self, change: base.Change) -> None:
+        await self._apply(change)
         if not isinstance(change, base.DeleteQueue):
             # It will be used soon: learn it now, instead of being refused first.
             with suppress(QueueNotFound):
                 await self._steps.learn(change.queue)
-        return purged
 
-    async def _apply(self, change: base.Change) -> int:
+    async def _apply(self, change: base.Change) -> None:
         if isinstance(change, base.CreateSubscription) and _filter_of(change) is not None:
             await self._subscribing.create_filtered(change)
         elif isinstance(change, base.Seek):
             await self._subscribing.seek(change)
         else:
             async with self._turn:
-                return await self._apply_at_once(change)
-        return 0
+                await self._apply_at_once(change)
 
-    async def _apply_at_once(self, change: base.Change) -> int:
+    async def _apply_at_once(self, change: base.Change) -> None:
         match change:
             case base.CreateQueue():
                 await self._create_queue(change)
@@ -65,8 +62,6 @@ class Defining:
                 await self._alter_queue_or_letters(change)
             case base.DeleteQueue():
                 await self._delete_queue(change)
-            case base.PurgeQueue():
-                return await self._purge_queue(change)
             case base.CreateSubscription():
                 await self._subscribing.create(change)
             case base.AlterSubscription():
@@ -75,11 +70,6 @@ class Defining:
                 await self._subscribing.rotate_secret(change)
             case base.DeleteSubscription():
                 await self._subscribing.delete(change)
-        return 0
-
-    async def _purge_queue(self, change: base.PurgeQueue) -> int:
-        _, answer = await self._steps.take("purge_queue", change.queue, lambda definition: [])
-        return int(answer[1])
 
     async def _create_queue(self, change: base.CreateQueue) -> None:
         steps = self._steps

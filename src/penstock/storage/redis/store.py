@@ -143,8 +143,8 @@ class RedisStore:
         """How often a script was run."""
         return self._connection.round_trips
 
-    async def define(self, change: base.Change) -> int:
-        return await self._defining.apply(change)
+    async def define(self, change: base.Change) -> None:
+        await self._defining.apply(change)
 
     # Messages.
 
@@ -331,6 +331,10 @@ class RedisStore:
             return [way, b"" if ids is None else _pack(_ids(definition, ids))]
 
         _, answer = await self._steps.take("redrive", queue, arguments)
+        return int(answer[1])
+
+    async def purge(self, queue: str) -> int:
+        _, answer = await self._steps.take("purge_queue", queue, lambda definition: [])
         return int(answer[1])
 
     async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
