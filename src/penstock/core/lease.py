@@ -131,16 +131,24 @@ class Leases:
         if low == high:
             return
         first, last = starts[low], stops[high - 1]
-        if high - low == 1 and start <= first and last <= stop:  # the usual case
-            del starts[low], stops[low], leases[low]
-            self._count -= last - first
+        if high - low == 1:  # the usual case
+            if start <= first:
+                if last <= stop:
+                    del starts[low], stops[low], leases[low]
+                    self._count -= last - first
+                else:
+                    starts[low] = stop
+                    self._count -= stop - first
+            elif last <= stop:
+                stops[low] = start
+                self._count -= last - start
+            else:
+                stops[low] = start
+                self._insert(low + 1, stop, last, leases[low])
+                self._count -= stop - start
             return
         leased = sum(stops[low:high]) - sum(starts[low:high])
         self._count -= leased - max(0, start - first) - max(0, last - stop)
-        if high - low == 1 and first < start and stop < last:
-            stops[low] = start
-            self._insert(low + 1, stop, last, leases[low])
-            return
         if first < start:
             stops[low] = start
             low += 1

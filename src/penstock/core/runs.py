@@ -113,16 +113,17 @@ class Runs:
             stops.insert(low, stop)
             self.count += stop - start
             return stop - start
-        merged_start = min(start, starts[low])
-        merged_stop = max(stop, stops[high - 1])
-        before = sum(stops[low:high]) - sum(starts[low:high])
+        first, last = starts[low], stops[high - 1]
         if high - low == 1:
-            starts[low] = merged_start
-            stops[low] = merged_stop
+            before = last - first
         else:
-            starts[low:high] = array("Q", (merged_start,))
-            stops[low:high] = array("Q", (merged_stop,))
-        added = merged_stop - merged_start - before
+            before = sum(stops[low:high]) - sum(starts[low:high])
+            del starts[low + 1 : high], stops[low : high - 1]
+        if start < first:
+            first = starts[low] = start
+        if stop > last:
+            last = stops[low] = stop
+        added = last - first - before
         self.count += added
         return added
 
@@ -135,24 +136,24 @@ class Runs:
         high = bisect_left(starts, stop)
         if low >= high:
             return 0
-        keep_starts, keep_stops = array("Q"), array("Q")
         first, last = starts[low], stops[high - 1]
-        before = sum(stops[low:high]) - sum(starts[low:high])
+        one = high - low == 1
+        gone = last - first if one else sum(stops[low:high]) - sum(starts[low:high])
+        gone -= max(0, start - first) + max(0, last - stop)
+        self.count -= gone
+        if one and first < start and stop < last:
+            stops.insert(low, start)
+            starts.insert(low + 1, stop)
+            return gone
         if first < start:
-            keep_starts.append(first)
-            keep_stops.append(start)
-        if last > stop:
-            keep_starts.append(stop)
-            keep_stops.append(last)
-        after = sum(keep_stops) - sum(keep_starts)
-        if high - low == 1 and len(keep_starts) == 1:
-            starts[low] = keep_starts[0]
-            stops[low] = keep_stops[0]
-        else:
-            starts[low:high] = keep_starts
-            stops[low:high] = keep_stops
-        self.count -= before - after
-        return before - after
+            stops[low] = start
+            low += 1
+        if stop < last:
+            starts[high - 1] = stop
+            high -= 1
+        if low < high:
+            del starts[low:high], stops[low:high]
+        return gone
 
     def extend(self, later: Runs) -> None:
         """Add other runs; in bulk if all of them lie at or above `stop`."""
