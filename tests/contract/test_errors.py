@@ -59,6 +59,7 @@ async def test_a_closed_store_refuses_everything(world: World, broker: Broker, q
     await store.close()
     for call in (
         store.receive(queue, "default", 1),
+        store.names(),
         store.stats(),
         store.queue_stats(queue),
         store.read(queue, 0, 1),

@@ -156,3 +156,5 @@ async def test_dead_letters_are_in_their_place_on_a_page_of_queues(broker: Broke
     names = [["jobs", "jobs-a"], ["jobs-dlq", "jobs-z"], ["many"], []]
     assert [[one.name for one in page] for page in pages] == names
     assert [one for page in pages for one in page] == await broker.stats()
+    # And the names alone are those without dead letters
+    assert await broker.names() == ["jobs", "jobs-a", "jobs-z", "many"]

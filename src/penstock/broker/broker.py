@@ -177,6 +177,10 @@ class Broker:
         last = "" if after is None else check_text("after", after)
         return with_states(await self._store.stats(last, limit), self._callbacks)
 
+    async def names(self) -> list[str]:
+        """Of all queues, sorted, without dead-letter queues."""
+        return await self._store.names()
+
     async def queue_stats(self, name: str, *, only: Sequence[str] | None = None) -> QueueStats:
         """With all its subscriptions, or ``only`` these: a queue may have many."""
         check_names(name)

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_REASON_CHARACTERS, check_name
+from penstock.core.limits import MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
 from penstock.errors import (
@@ -142,12 +142,8 @@ class IngestQueue(Generic[M]):
     async def tenants(self) -> list[str]:
         """The tenants that have a queue, whichever process created it."""
         prefix = f"{self._settings.prefix}-"
-        names = [stats.name for stats in await self._broker.stats()]
-        return [
-            name.removeprefix(prefix)
-            for name in names
-            if name.startswith(prefix) and not name.endswith(DEAD_LETTER_SUFFIX)
-        ]
+        names = await self._broker.names()
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
     def _queue_of(self, tenant: str) -> str:
         if not isinstance(tenant, str) or not tenant:

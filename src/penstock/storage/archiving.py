@@ -84,10 +84,6 @@ class HotStore(Store, Protocol):
     @property
     def shared(self) -> HotShared: ...
 
-    async def names(self) -> list[str]:
-        """The names of all queues, without dead-letter queues."""
-        ...
-
     async def known_names(self) -> list[str]:
         """Like `names`, but only those that are known, if the list cannot be reached."""
         ...

@@ -308,6 +308,13 @@ class Store(Protocol):
         """For each message, the subscriptions that it still waits for; empty if it is not held."""
         ...
 
+    async def names(self) -> list[str]:
+        """The names of all queues, sorted, without dead-letter queues.
+
+        One that is being created or deleted may be among them.
+        """
+        ...
+
     async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         """The stats of all queues by name, or of up to `limit` that come after a name.
 

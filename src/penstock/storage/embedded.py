@@ -392,6 +392,10 @@ class EmbeddedStore:
         reader = self.machine.subscription(queue, subscription)
         return [reader.blockers(index) for index in indexes]
 
+    async def names(self) -> list[str]:
+        self._now()
+        return sorted(one.name for one in self.machine.queues.values() if one.source is None)
+
     async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         now_ns = self._now()
         queues = self.machine.queues

@@ -258,6 +258,9 @@ class ArchivedStore:
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         return await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
 
+    async def names(self) -> list[str]:
+        return await self._hot.names()
+
     async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
         return await self._completeness.call("", lambda: self._hot.stats(after, limit))
 
