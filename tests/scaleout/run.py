@@ -24,7 +24,7 @@ from tests.simulation.checker import Checker
 from tests.simulation.clock import VirtualClock
 from tests.simulation.history import History, Violation
 
-__all__ = ["Cost", "run_fault"]
+__all__ = ["Cost", "check", "run_fault"]
 
 # Shorter than a lease, so that who waits for a paused server asks another in time.
 _TIMEOUT_SECONDS = 1.5
@@ -62,11 +62,11 @@ async def run_fault(
         async with asyncio.timeout(_END_SECONDS):
             await load.go_on(messages)
             await load.drain()
-    await _check(load.lines)
+    await check(load.lines)
     return _cost(load)
 
 
-async def _check(lines: Sequence[report.Line]) -> None:
+async def check(lines: Sequence[report.Line]) -> None:
     """Jepsen's total queue, and all else that the checker of the simulation knows."""
     history = History(VirtualClock(time.time_ns()))
     checker = Checker(history)
