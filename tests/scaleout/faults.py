@@ -12,7 +12,7 @@ from functools import partial
 from tests.crash.load import LEASE_SECONDS, Load
 from tests.crash.report import QUEUE
 from tests.http.server import penstock_command
-from tests.scaleout.run import Cost, run_fault
+from tests.scaleout.run import END_SECONDS, Cost, run_fault
 from tests.scaleout.topology import Topology
 
 __all__ = ["FAULTS", "NO_FAULT", "Fault"]
@@ -97,8 +97,7 @@ async def _wipe(topology: Topology, load: Load) -> None:
     async with load.rebuilding():
         async with load.losing():
             await topology.wipe_redis()
-        async with asyncio.timeout(_RECOVER_SECONDS):
-            await _wait_until_rebuilt(topology, load)
+        await _wait_until_rebuilt(topology, load)
 
 
 async def _wait_until_rebuilt(topology: Topology, load: Load) -> None:
@@ -109,10 +108,11 @@ async def _wait_until_rebuilt(topology: Topology, load: Load) -> None:
     one may be about to begin then, which takes less time than a few more publishes.
     """
     quiet, version = 0, None
-    while quiet < _QUIET_ROUNDS:
-        await load.ask_every_server()
-        before, version = version, await topology.version(QUEUE)
-        quiet = quiet + 1 if version is not None and version == before else 0
+    async with asyncio.timeout(END_SECONDS):
+        while quiet < _QUIET_ROUNDS:
+            await load.ask_every_server()
+            before, version = version, await topology.version(QUEUE)
+            quiet = quiet + 1 if version is not None and version == before else 0
 
 
 async def _wipe_and_recover(topology: Topology, load: Load) -> None:
