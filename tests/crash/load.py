@@ -156,6 +156,27 @@ class Load:
         yield
         self._say(report.Lost(call=call, at_ns=time.time_ns()))
 
+    @asynccontextmanager
+    async def rebuilding(self) -> AsyncIterator[None]:
+        """Meanwhile servers put back what the store has lost."""
+        call = next(self._calls)
+        self._say(report.Rebuild(call=call, at_ns=time.time_ns()))
+        yield
+        self._say(report.Rebuilt(call=call, at_ns=time.time_ns()))
+
+    async def ask_every_server(self) -> None:
+        """Until each server has answered a publish made now, of a message that it has already.
+
+        A server answers the publishes of a queue in order, so it has archived all before this one.
+        """
+        asked = {line.call: line for line in self.lines if isinstance(line, report.Publish)}
+        first = next(line for line in self.lines if isinstance(line, report.Published))
+        number = asked[first.call].numbers[0]
+        message = NewMessage(body=report.body_of(number), dedup_key=report.key_of(number))
+        for client in self._askers[0].clients:
+            found = await _insist(partial(client.publish, report.QUEUE, [message]))
+            assert [(m.index, m.id) for m in found] == first.entries[:1]
+
     async def _define(self, client: AsyncClient) -> None:
         settings: dict[str, Any] = {"lease_seconds": LEASE_SECONDS, "max_deliveries": None}
         with suppress(QueueExists):
@@ -218,6 +239,15 @@ class Load:
 
 async def _publish(client: AsyncClient, messages: list[NewMessage]) -> Published:
     return await client.publish(report.QUEUE, messages)
+
+
+async def _insist(call: Callable[[], Awaitable[T]]) -> T:
+    """Ask the same server until it answers."""
+    while True:
+        try:
+            return await call()
+        except (Unreachable, StoreUnavailable):
+            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 def as_stored(delivery: Delivery) -> core.Delivery:

@@ -69,7 +69,19 @@ class Lost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     at_ns: int
 
 
-Line = Publish | Published | Receive | Received | Ack | Acked | Lose | Lost
+class Rebuild(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From here on what the store loses may be put back from its record."""
+
+    call: int
+    at_ns: int
+
+
+class Rebuilt(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    call: int
+    at_ns: int
+
+
+Line = Publish | Published | Receive | Received | Ack | Acked | Lose | Lost | Rebuild | Rebuilt
 
 
 def sent(number: int, call: Call, keyed: bool = False) -> Sent:

@@ -43,11 +43,14 @@ class Witness:
                     calls[number] = call, line
                 case report.Lose(call=number):
                     call = self._ask("*** lose", line.at_ns)
-                    self._checker.losing(call)
+                    self._checker.losses.append(call)
                     calls[number] = call, line
-                case report.Lost(call=number):
+                case report.Rebuild(call=number):
+                    call = self._ask("*** rebuild", line.at_ns)
+                    self._checker.rebuilds.append(call)
+                    calls[number] = call, line
+                case report.Lost(call=number) | report.Rebuilt(call=number):
                     self._history.answer(calls[number][0])
-                    self._checker.lost()
                 case report.Published(call=number, entries=entries):
                     self._published(*calls[number], entries)
                 case report.Received(call=number):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
+from penstock.core.message import Message
 from penstock.core.publishing import PublishResult
 from penstock.errors import StoreUnavailable
 from penstock.storage.archiving import QueueState
@@ -46,36 +48,88 @@ async def test_one_that_was_rebuilt_around_is_put_back_before_its_publish_is_ans
     # Given two publishes that Redis has; the document of the first is the one that is late
     other = await open_server()
     await broker.publish("jobs", [b"a"])
-    publishing, go_on = await _late_publish(broker, monkeypatch)
+    late = await _late_publish(broker, b"late", monkeypatch)
     await Broker(other).publish("jobs", [b"b"])
     # When Redis is wiped and rebuilt without it
     await addresses.wipe_redis()
     await other.recover()
     assert [m.body for m in await other.read("jobs", 0, 9)] == [b"a", b"b"]
-    go_on()
-    (late,) = await publishing
+    late.may_be_written.set()
+    (published,) = await late.publishing
     # Then it is where it was once it is answered
     assert [m.body for m in await broker.read("jobs")] == [b"a", b"late", b"b"]
-    assert (await broker.find("jobs", [late.id]))[0] is not None
+    assert (await broker.find("jobs", [published.id]))[0] is not None
 
 
-async def _late_publish(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> tuple[asyncio.Task[PublishResult], Callable[[], None]]:
-    """A publish whose message is in Redis, and a function that lets its document be inserted."""
-    is_under_way, may_go_on = asyncio.Event(), asyncio.Event()
+async def test_one_that_was_the_first_of_its_queue_is_put_back_in_front(
+    broker: Broker, addresses: Addresses, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a queue that was rebuilt without its first message, whose document is late
+    other = await open_server()
+    late = await _late_publish(broker, b"late", monkeypatch)
+    await Broker(other).publish("jobs", [b"b"])
+    await addresses.wipe_redis()
+    await other.recover()
+    # When that arrives
+    late.may_be_written.set()
+    await late.publishing
+    # Then it is delivered, like any message whose publish was answered
+    assert [m.body for m in await broker.receive("jobs", limit=9)] == [b"late", b"b"]
+
+
+async def test_one_that_arrives_while_the_queue_is_rebuilt_for_another_is_delivered_as_well(
+    broker: Broker, addresses: Addresses, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two publishes that were rebuilt around, since both documents are late
+    second, other = Broker(await open_server()), await open_server()
+    await broker.publish("jobs", [b"a"])
+    first_late = await _late_publish(broker, b"first", monkeypatch)
+    second_late = await _late_publish(second, b"second", monkeypatch)
+    await Broker(other).publish("jobs", [b"b"])
+    await addresses.wipe_redis()
+    await other.recover()
+    drop = RedisStore.drop
+
+    async def after_the_second(self: RedisStore, queue: str) -> QueueState | None:
+        second_late.may_be_written.set()
+        await second_late.is_written.wait()
+        return await drop(self, queue)
+
+    # When one comes, and the other as the queue is about to be rebuilt for that
+    monkeypatch.setattr(RedisStore, "drop", after_the_second)
+    first_late.may_be_written.set()
+    await asyncio.gather(first_late.publishing, second_late.publishing)
+    # Then both are delivered
+    given = await broker.receive("jobs", limit=9)
+    assert [m.body for m in given] == [b"a", b"first", b"second", b"b"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Late:
+    """A publish whose message is in Redis, and whose document waits until it may be written."""
+
+    publishing: asyncio.Task[PublishResult]
+    may_be_written: asyncio.Event
+    is_written: asyncio.Event
+
+
+async def _late_publish(broker: Broker, body: bytes, monkeypatch: pytest.MonkeyPatch) -> _Late:
+    is_under_way, may_be_written, is_written = asyncio.Event(), asyncio.Event(), asyncio.Event()
     insert = Archive.insert
 
     async def slow_insert(self: Archive, queue: str, documents: Sequence[Any]) -> None:
-        if documents and documents[0]["content"] == "late":
+        is_late = [document["content"] for document in documents] == [body.decode()]
+        if is_late:
             is_under_way.set()
-            await may_go_on.wait()
+            await may_be_written.wait()
         await insert(self, queue, documents)
+        if is_late:
+            is_written.set()
 
     monkeypatch.setattr(Archive, "insert", slow_insert)
-    publishing = asyncio.create_task(broker.publish("jobs", [b"late"]))
+    publishing = asyncio.create_task(broker.publish("jobs", [body]))
     await is_under_way.wait()
-    return publishing, may_go_on.set
+    return _Late(publishing=publishing, may_be_written=may_be_written, is_written=is_written)
 
 
 async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_happens(
@@ -123,6 +177,42 @@ async def test_what_is_acked_as_a_queue_is_about_to_be_rebuilt_stays_acked(
     await store.check_answered()
     # Then it does not come again
     assert [m.id for m in await broker.receive("jobs", limit=9)] == [lost]
+
+
+async def test_a_queue_that_another_server_has_just_rebuilt_is_found(
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a server that does not find a queue, since another one has dropped it to rebuild it
+    other = Broker(await open_server())
+    lost = await _lose_one(broker, addresses)
+    is_looking, is_rebuilt = asyncio.Event(), asyncio.Event()
+    reading: list[asyncio.Task[list[Message]]] = []
+    drop, is_complete = RedisStore.drop, RedisStore.is_complete
+
+    async def drop_and_read(self: RedisStore, queue: str) -> QueueState | None:
+        state = await drop(self, queue)
+        reading.append(asyncio.create_task(other.read(queue)))
+        await is_looking.wait()
+        return state
+
+    async def slow_is_complete(self: RedisStore, archive: str) -> bool:
+        if asyncio.current_task() in reading:
+            is_looking.set()
+            await is_rebuilt.wait()
+        return await is_complete(self, archive)
+
+    monkeypatch.setattr(RedisStore, "drop", drop_and_read)
+    monkeypatch.setattr(RedisStore, "is_complete", slow_is_complete)
+    # When it asks whether anything is being rebuilt only after that is done
+    await store.check_answered()
+    is_rebuilt.set()
+    # Then it looks once more
+    (found,) = reading
+    assert [m.id for m in await found][1:] == [lost]
 
 
 async def _lose_one(broker: Broker, addresses: Addresses) -> str:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.crash.load import LEASE_SECONDS, Load
+from tests.crash.report import QUEUE
 from tests.http.server import penstock_command
-from tests.scaleout.run import Cost, run_fault
+from tests.scaleout.run import END_SECONDS, Cost, run_fault
 from tests.scaleout.topology import Topology
 
 __all__ = ["FAULTS", "NO_FAULT", "Fault"]
@@ -23,6 +24,7 @@ MONGO_AWAY_SECONDS = 2.5
 # Longer than the patience of a server with Redis, which is 5 seconds.
 FROZEN_SECONDS = 6.0
 _RECOVER_SECONDS = 60
+_QUIET_ROUNDS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,18 +94,40 @@ async def _cut_from_mongo(topology: Topology, _: Load) -> None:
 
 
 async def _wipe(topology: Topology, load: Load) -> None:
-    async with load.losing():
-        await topology.wipe_redis()
-        # A queue may have to be rebuilt once more, for what was on its way to MongoDB.
-        await asyncio.sleep(AWAY_SECONDS)
+    async with load.rebuilding():
+        async with load.losing():
+            await topology.wipe_redis()
+        await _wait_until_rebuilt(topology, load)
+
+
+async def _wait_until_rebuilt(topology: Topology, load: Load) -> None:
+    """Until no server has anything left to put back.
+
+    The queue is rebuilt once more for each document that reaches MongoDB after it was rebuilt. None
+    is on its way any more when every server has answered a later publish. The rebuild for the last
+    one may be about to begin then, which takes less time than a few more publishes.
+    """
+    quiet, version = 0, None
+    async with asyncio.timeout(END_SECONDS):
+        while quiet < _QUIET_ROUNDS:
+            await load.ask_every_server()
+            before, version = version, await topology.version(QUEUE)
+            quiet = quiet + 1 if version is not None and version == before else 0
 
 
 async def _wipe_and_recover(topology: Topology, load: Load) -> None:
     """Redis is wiped while no server runs, and `penstock recover` rebuilds it before they do."""
     for server in topology.servers:
         await asyncio.to_thread(server.end, signal.SIGKILL)
-    async with load.losing():
-        await topology.wipe_redis()
+    async with load.rebuilding():
+        async with load.losing():
+            await topology.wipe_redis()
+        await _recover(topology)
+        await asyncio.gather(*(asyncio.to_thread(server.start) for server in topology.servers))
+        await _wait_until_rebuilt(topology, load)
+
+
+async def _recover(topology: Topology) -> None:
     assert topology.mongo_way is not None
     command = penstock_command(
         "recover", "--store", topology.redis_url, "--archive", topology.mongo_way.url
@@ -117,7 +141,6 @@ async def _wipe_and_recover(topology: Topology, load: Load) -> None:
         check=False,
     )
     assert (done.returncode, done.stdout[:13]) == (0, "rebuilt: load"), done.stdout + done.stderr
-    await asyncio.gather(*(asyncio.to_thread(server.start) for server in topology.servers))
 
 
 NO_FAULT = Fault(name="none", happen=_no_fault, is_slow=True)

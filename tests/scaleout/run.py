@@ -24,12 +24,12 @@ from tests.simulation.checker import Checker
 from tests.simulation.clock import VirtualClock
 from tests.simulation.history import History, Violation
 
-__all__ = ["Cost", "run_fault"]
+__all__ = ["END_SECONDS", "Cost", "check", "run_fault"]
 
 # Shorter than a lease, so that who waits for a paused server asks another in time.
 _TIMEOUT_SECONDS = 1.5
 # If it takes longer, something hangs.
-_END_SECONDS = 180
+END_SECONDS = 180
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,14 +59,14 @@ async def run_fault(
     async with Load(*urls, retry=IMPATIENT, timeout_seconds=_TIMEOUT_SECONDS, left=0) as load:
         await load.go_on(messages)
         await happen(load)
-        async with asyncio.timeout(_END_SECONDS):
+        async with asyncio.timeout(END_SECONDS):
             await load.go_on(messages)
             await load.drain()
-    await _check(load.lines)
+    await check(load.lines)
     return _cost(load)
 
 
-async def _check(lines: Sequence[report.Line]) -> None:
+async def check(lines: Sequence[report.Line]) -> None:
     """Jepsen's total queue, and all else that the checker of the simulation knows."""
     history = History(VirtualClock(time.time_ns()))
     checker = Checker(history)

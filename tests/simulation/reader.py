@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from penstock.core.message import Delivery
 from penstock.core.subscription import Subscription
 from tests.simulation.history import Call, Violation
+from tests.simulation.placed import Placed
 from tests.simulation.sent import Sent, matches
 
 
 @dataclass(kw_only=True, eq=False)
 class Given:
-    """A delivery that a client got. The lease holds at least until ``until_ns``."""
+    """A delivery that a client got. The lease holds at least until ``until_ns``.
+
+    ``placed`` is None for a dead letter.
+    """
 
     index: int
+    placed: Placed | None
     call: Call
     receipt: str
     epoch: int
@@ -51,9 +56,18 @@ class Trail:
 
 
 class Reader:
-    """One subscription, from its creation to its deletion; one made anew is another reader."""
+    """One subscription, from its creation to its deletion; one made anew is another reader.
 
-    def __init__(self, subscription: Subscription) -> None:
+    ``losses`` and ``rebuilds`` are those of the store: see `checker`.
+    """
+
+    def __init__(
+        self,
+        subscription: Subscription,
+        *,
+        losses: Sequence[Call] = (),
+        rebuilds: Sequence[Call] = (),
+    ) -> None:
         self.id = subscription.id
         self.name = subscription.name
         self.queue = subscription.queue.name
@@ -66,7 +80,8 @@ class Reader:
         self.groups: defaultdict[str, list[Given]] = defaultdict(list)
         self.seeks: list[Range] = []
         self.ranges: list[Range] = []  # acks up to an index, and purges
-        self.losses: list[Call] = []  # when the store lost the newest of what it knew
+        self.losses = losses
+        self.rebuilds = rebuilds
 
     def __str__(self) -> str:
         return f"{self.queue}/{self.name}"
@@ -94,11 +109,13 @@ class Reader:
         calls = [seek.call for seek in self.seeks]
         return any(c.asked > after and c.answered and c.answered < before for c in calls)
 
-    def was_reset(self, index: int, after: float, before: float) -> bool:
-        """Whether the message may have come back: sought, replayed, or its ack was lost."""
-        calls = self.trails[index].revivals + self.losses
-        return self.was_sought(after, before) or any(
-            call.may_fall_between(after, before) for call in calls
+    def was_reset(self, given: Given, after: float, before: float) -> bool:
+        """Whether its message may have come back: sought, replayed, or what was done is lost."""
+        calls = [*self.trails[given.index].revivals, *self.losses]
+        return (
+            self.was_sought(after, before)
+            or any(call.may_fall_between(after, before) for call in calls)
+            or (given.placed is not None and given.placed.was_renewed(self.rebuilds, after, before))
         )
 
     def may_have_settled(self, index: int, before: float, after: float = -1) -> bool:
@@ -135,21 +152,26 @@ class Reader:
         """
         if given.call.asked > call.asked or call.asked_ns >= given.until_ns:
             return False
-        # One that met a loss took effect after it.
-        answered = inf if call.answered is None else call.answered
-        if any(loss.may_fall_between(given.call.asked, answered) for loss in self.losses):
+        # One that met a rebuild took effect after it.
+        if any(r.may_fall_between(given.call.asked, call.end) for r in self.rebuilds):
             return False
         enders = [r.call for r in self.seeks + self.ranges] + self.trails[given.index].enders
         return not any(e.may_fall_between(given.call.asked, call.asked + 0.5) for e in enders)
 
     # A client was answered.
 
-    def give(self, call: Call, delivery: Delivery, sent: Sent, *, in_groups: bool) -> Given:
-        """Check a delivery against all that happened before it, then remember it."""
+    def give(
+        self, call: Call, delivery: Delivery, placed: Placed | None, group: str | None
+    ) -> Given:
+        """Check a delivery against all that happened before it, then remember it.
+
+        ``group`` is None if order within groups is not promised.
+        """
         assert call.answered is not None
         index = delivery.index
         given = Given(
             index=index,
+            placed=placed,
             call=call,
             receipt=delivery.receipt,
             epoch=delivery.epoch,
@@ -159,9 +181,9 @@ class Reader:
         trail = self.trails[index]
         for problem in self._problems(trail, given, call, call.answered):
             raise Violation(problem[0], f"{self} message {index}, {problem[1]}", self.words)
-        if in_groups and sent.group is not None:
-            self._check_group(sent.group, given, call)
-            self.groups[sent.group].append(given)
+        if group is not None:
+            self._check_group(group, given, call)
+            self.groups[group].append(given)
         # Kept in the order in which they took effect, which is that of asking.
         trail.given.append(given)
         trail.given.sort(key=lambda g: g.call.asked)
@@ -173,7 +195,7 @@ class Reader:
         acked = trail.acked + [r.call for r in self.ranges if r.certain and given.index < r.stop]
         for ack in acked:
             is_before = ack.answered is not None and ack.answered < call.asked
-            if is_before and not self.was_reset(given.index, ack.asked, answered):
+            if is_before and not self.was_reset(given, ack.asked, answered):
                 yield "delivered after its ack", f"which was answered at {ack.answered}"
         for other in trail.given:
             if other.receipt == given.receipt:
@@ -184,7 +206,7 @@ class Reader:
                     f"{other.receipt} of {other.call.asked} and {given.receipt} of {call.asked}",
                 )
             if other.call.asked < call.asked and not self.was_reset(
-                given.index, other.call.asked, answered
+                given, other.call.asked, answered
             ):
                 if given.epoch <= other.epoch:
                     yield "epoch went back", f"{other.receipt}, then {given.receipt}"
@@ -217,7 +239,7 @@ class Reader:
                 if (
                     later.epoch > given.epoch
                     and later.call.asked < call.asked
-                    and not self.was_reset(index, later.call.asked, call.asked)
+                    and not self.was_reset(later, later.call.asked, call.asked)
                 ):
                     raise Violation(
                         "stale receipt",

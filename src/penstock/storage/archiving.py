@@ -96,12 +96,20 @@ class HotStore(Store, Protocol):
         """None if there is no such queue."""
         ...
 
-    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
+    async def restore(
+        self,
+        state: QueueState,
+        messages: AsyncIterator[Sequence[Message]],
+        had_from: int | None = None,
+    ) -> bool:
         """Rebuild a queue that does not exist. Nobody can use it until it is complete.
 
         Messages come in index order, and may be newer than the state. What is settled or was lost
         leaves a gap. The queue's dead letters take another call. Returns False, and touches
         nothing, if the queue exists.
+
+        ``had_from`` is for a queue that was dropped just before: the index of its first message. A
+        message from there on that it did not have is new: the progress at its index is another's.
         """
         ...
 

@@ -19,6 +19,7 @@ __all__ = ["Completeness"]
 T = TypeVar("T")
 
 _RETRY_SECONDS = 1.0
+_ATTEMPTS = 5
 _NO_SUSPECTS: Mapping[str, int] = MappingProxyType({})
 
 
@@ -73,16 +74,33 @@ class Completeness:
         self._refuse_if_unchecked(queue)
 
     async def call(self, queue: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run an operation on a queue. If that is not found, rebuild what was lost, and retry."""
-        try:
-            return await operation()
-        except QueueNotFound:
-            if not await self._is_due():
+        """Run an operation on a queue. If that is not found, rebuild what was lost, and retry.
+
+        A queue in the record is not missing: another server is rebuilding it, or just did.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                return await operation()
+            except QueueNotFound:
+                if not await self._is_due() and not await self._is_recorded(queue):
+                    self._refuse_if_unchecked(queue)
+                    raise
+                await self.recover()
                 self._refuse_if_unchecked(queue)
-                raise
-            await self.recover()
-            self._refuse_if_unchecked(queue)
-            return await operation()
+        raise StoreUnavailable(f"queue {queue!r} is being rebuilt: try again shortly")
+
+    async def _is_recorded(self, queue: str) -> bool:
+        """Whether the queue is in the record, as far as that can be reached."""
+        if self._archive.problem is not None:
+            return False
+        source = source_of(queue)
+        at, is_being_deleted = await self._archive.saved_at(source)
+        if at is None or is_being_deleted:
+            return False
+        if queue == source:
+            return True
+        state = await self._archive.state(source)
+        return state is not None and state.letters is not None
 
     async def _is_due(self) -> bool:
         """Whether to recover. Not too often while a node is away: it checks the whole record."""

@@ -7,11 +7,8 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-import msgspec
-
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
-from penstock.core.runs import Runs
 from penstock.errors import StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
@@ -76,29 +73,6 @@ async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
     return now is not None and now.salt == message.salt and now.first <= message.index
 
 
-def _without(state: QueueState, lost: Runs) -> QueueState:
-    """The state without the progress at lost indexes, which is that of other messages."""
-
-    def minus(bounds: Sequence[int]) -> list[int]:
-        runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
-        for start, stop in lost:
-            runs.discard(start, stop)
-        return [bound for run in runs for bound in run]
-
-    readers = [
-        msgspec.structs.replace(
-            reader,
-            settled=minus(reader.settled),
-            dead=minus(reader.dead),
-            opened=minus(reader.opened),
-            tries=[one for one in reader.tries if one.index not in lost],
-            waiting=[one for one in reader.waiting if one[0] not in lost],
-        )
-        for reader in state.readers
-    ]
-    return msgspec.structs.replace(state, readers=readers)
-
-
 class _Recovery:
     """One run of `recover`. `unchecked`: queues that could not be checked, with the reason."""
 
@@ -139,15 +113,16 @@ class _Recovery:
     async def _restore(self, state: QueueState) -> None:
         """Rebuild a queue if it is missing, or has lost messages."""
         now = await self._hot.snapshot(state.name)
+        had_from = None
         if now is not None:
             if now.salt != state.salt or not await self._has_lost_messages(now):
                 return
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
-            lost = await self._lost_indexes(now)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
             now = await self._hot.drop(state.name) or now
-            state = _without(max(now, state, key=lambda one: one.at), lost)
+            had_from = now.first
+            state = max(now, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
@@ -155,25 +130,13 @@ class _Recovery:
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
         self._restored[state.name] = 0
-        await self._hot.restore(state, self._messages(state))
+        await self._hot.restore(state, self._messages(state), had_from)
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
 
     async def _has_lost_messages(self, now: QueueState) -> bool:
         """Whether the newest message in the record, or the suspected one, is lost."""
         ids = await self._archive.ids(now.name, now.salt, self._suspects.get(now.name))
         return any([await is_lost(self._hot, now.name, id) for id in ids])
-
-    async def _lost_indexes(self, now: QueueState) -> Runs:
-        """The messages in the record that the hot store lacks and has not removed regularly."""
-        lost = Runs()
-        async for part in self._archive.messages(now.name, now.salt):
-            await self._hot.lock(_LOCK, _LOCK_SECONDS)
-            first, stop = part[0].index, part[-1].index + 1
-            there = {m.id for m in await self._hot.read(now.name, first, stop - first)}
-            for message in part:
-                if message.index >= now.first and message.id not in there:
-                    lost.add(message.index, message.index + 1)
-        return lost
 
     async def _messages(
         self, state: QueueState, stop: int | None = None

@@ -41,35 +41,51 @@ class Rebuilding:
             queue, await self._steps.run("snapshot", self._steps.keys.queue(queue))
         )
 
-    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
+    async def restore(
+        self,
+        state: QueueState,
+        messages: AsyncIterator[Sequence[Message]],
+        had_from: int | None,
+    ) -> bool:
         key = self._steps.keys.queue(state.name)
         if not state.name.endswith(DEAD_LETTER_SUFFIX):
             # First, since the list may be on another node: a queue that is not in it is not found.
             await self._steps.command("SADD", self._steps.keys.queues, state.name)
-        (answer,) = await self._steps.run("restore_queue", key, _pack(_fields(state)))
+        is_left = "1" if had_from is None else "0"
+        (answer,) = await self._steps.run("restore_queue", key, _pack(_fields(state)), is_left)
         if answer != b"ok":
             return False
-        present, matched = await self._restore_messages(key, state, messages)
-        await self._restore_readers(key, state, present, matched)
+        present, matched, lost = await self._restore_messages(key, state, messages, had_from)
+        await self._restore_readers(key, _without(state, lost), present, matched)
         self._steps.forget(state.name)
         return True
 
     async def _restore_messages(
-        self, key: str, state: QueueState, messages: AsyncIterator[Sequence[Message]]
-    ) -> tuple[Runs, dict[str, Runs]]:
-        """Returns the indexes of the messages, and of those that match, by subscription."""
-        present = Runs()
+        self,
+        key: str,
+        state: QueueState,
+        messages: AsyncIterator[Sequence[Message]],
+        had_from: int | None,
+    ) -> tuple[Runs, dict[str, Runs], Runs]:
+        """Returns the indexes of all, of those that match, by subscription, and of the lost ones.
+
+        A message is lost if the queue did not have it as it was dropped.
+        """
+        present, lost = Runs(), Runs()
         matched = {reader.name: Runs() for reader in state.readers}
         feeds = list(_feeds(state))
         async for part in messages:
             for chunk in _chunks(part):
-                await self._steps.run("restore_messages", key, *_message_arguments(chunk))
+                since = "" if had_from is None else had_from
+                arguments = _message_arguments(chunk)
+                for index in await self._steps.run("restore_messages", key, since, *arguments):
+                    lost.add(int(index), int(index) + 1)
                 for message in chunk:
                     present.add(message.index, message.index + 1)
                     for feed, since in feeds:
                         if message.index >= since and matches(feed, message):
                             matched[feed.key].add(message.index, message.index + 1)
-        return present, matched
+        return present, matched, lost
 
     async def is_complete(self, archive: str) -> bool:
         found = await self._steps.command("GET", self._steps.keys.archive)
@@ -91,8 +107,8 @@ class Rebuilding:
         """Restore the subscriptions, for which all indexes without a message are settled."""
         steps = self._steps
         stop = max(state.next, present.stop)
-        first = present.first
-        first = stop if first is None else first
+        # What is missing in front may still come, and then it must not seem to be removed.
+        first = state.first if present.first is None else min(state.first, present.first)
         await steps.command("HSET", key, "next", stop, "first", first)
         gone = [bound for run in present.outside(0, stop) for bound in run]
         version = dict(_pairs(state.fields))[b"version"].decode()
@@ -124,6 +140,29 @@ class Rebuilding:
                 for reader in state.readers
             ),
         )
+
+
+def _without(state: QueueState, lost: Runs) -> QueueState:
+    """The state without the progress at lost indexes, which is that of other messages."""
+
+    def minus(bounds: Sequence[int]) -> list[int]:
+        runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
+        for start, stop in lost:
+            runs.discard(start, stop)
+        return [bound for run in runs for bound in run]
+
+    readers = [
+        msgspec.structs.replace(
+            reader,
+            settled=minus(reader.settled),
+            dead=minus(reader.dead),
+            opened=minus(reader.opened),
+            tries=[one for one in reader.tries if one.index not in lost],
+            waiting=[one for one in reader.waiting if one[0] not in lost],
+        )
+        for reader in state.readers
+    ]
+    return msgspec.structs.replace(state, readers=readers)
 
 
 def _pack(value: Any) -> bytes:

@@ -367,8 +367,13 @@ class RedisStore:
         await self._overview.tell_events(queue)
         return await self._rebuilding.snapshot(queue)
 
-    async def restore(self, state: QueueState, messages: AsyncIterator[Sequence[Message]]) -> bool:
-        return await self._rebuilding.restore(state, messages)
+    async def restore(
+        self,
+        state: QueueState,
+        messages: AsyncIterator[Sequence[Message]],
+        had_from: int | None = None,
+    ) -> bool:
+        return await self._rebuilding.restore(state, messages, had_from)
 
     async def drop(self, queue: str) -> QueueState | None:
         return await self._defining.drop(queue)

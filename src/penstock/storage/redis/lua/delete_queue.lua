@@ -1,17 +1,25 @@
 #!lua flags=allow-oom
 -- Deletes a queue with its messages, subscriptions, dead letters and events.
 --
--- KEYS[1]  the queue's hash; removes all keys of the queue, its dead-letter and its events queue
+-- KEYS[1]  the queue's hash; removes all keys of the queue, its dead-letter and its events queue; if
+--          alone, its :stream becomes its :former
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the version of the definitions that the server knows
--- ARGV[3]  alone if the events queue stays, or empty
+-- ARGV[3]  alone if it is to be restored, and the events queue stays; or empty
 -- Returns  ok; and if alone, its state at that moment, see lib/snapshot.lua
 -- uses: runs queue reader family snapshot
 local q, refusal = begin()
 if not q then
   return refusal
 end
-local state = ARGV[3] == 'alone' and snapshot(q.key) or nil
+local state
+redis.call('UNLINK', q.key .. ':former')
+if ARGV[3] == 'alone' then
+  state = snapshot(q.key)
+  if redis.call('EXISTS', q.stream) == 1 then
+    redis.call('RENAME', q.stream, q.key .. ':former')
+  end
+end
 local queues = {q}
 local events = load_queue(q.key .. '-events')
 if events and events.observed ~= '' and ARGV[3] ~= 'alone' then

@@ -2,25 +2,37 @@
 -- Restores messages of a queue that is being rebuilt, each at its own index.
 --
 -- KEYS[1]  the queue's hash; writes its :stream, :odd, :special, :expires, :expiring, :dedup and
---          :dedup_times
--- ARGV[1]  packed: {position = {priority, due, group, expiry, dedup key}} of messages that have any
--- ARGV[2…] packed: {index, bytes, field, value, ...} of each message, with the fields of its entry
+--          :dedup_times; shortens its :former to what follows
+-- ARGV[1]  the index from which on to compare with the :former stream, or empty
+-- ARGV[2]  packed: {position = {priority, due, group, expiry, dedup key}} of messages that have any
+-- ARGV[3…] packed: {index, bytes, field, value, ...} of each message, with the fields of its entry
 --          in the stream but for `s`, which is added after the first
--- Returns  ok
+-- Returns  the indexes of messages that the :former stream does not have
 -- uses: runs queue reader
 local q = load_queue(KEYS[1])
-local extras = ARGV[1] ~= '' and cmsgpack.unpack(ARGV[1]) or {}
-for at = 2, #ARGV do
+local had_from = tonumber(ARGV[1])
+local extras = ARGV[2] ~= '' and cmsgpack.unpack(ARGV[2]) or {}
+local former, lost = q.key .. ':former', {}
+for at = 3, #ARGV do
   local message = cmsgpack.unpack(ARGV[at])
   local index, created = message[1], message[4]
   redis.call('XADD', q.stream, entry_id(index), 't', created, 's', text(q.bytes),
     unpack(message, 5))
   put(q, 'bytes', q.bytes + message[2])
   put(q, 'next', math.max(q.next, index + 1))
-  local extra = extras[at - 1]
+  if had_from and index >= had_from then
+    local entry = redis.call('XRANGE', former, entry_id(index), entry_id(index))[1]
+    if not entry or entry_field(entry, 't') ~= created then
+      lost[#lost + 1] = index
+    end
+  end
+  local extra = extras[at - 2]
   if extra then
     set_apart(q, index, created, extra, extra[2])
   end
 end
+if had_from then
+  redis.call('XTRIM', former, 'MINID', '=', entry_id(q.next))
+end
 save()
-return {'ok'}
+return lost

@@ -2,7 +2,8 @@
 -- Ends the rebuild of a queue: restores its subscriptions, and lets everybody use it. Messages that
 -- were in flight are ready again, and a late ack of them counts.
 --
--- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins
+-- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins; removes its
+--          :former
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the version that the queue gets
 -- ARGV[3]  packed: fields of :letters, fields of :pins
@@ -134,6 +135,7 @@ for _, one in ipairs(readers) do
 end
 look_again(q, 0)
 put(q, 'version', ARGV[2])
+redis.call('UNLINK', q.key .. ':former')
 tell(q)
 finish()
 return {'ok'}
