@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 _ROOT = Path(__file__).parent
 
-# Each of two processes begins with one half of the tests, and who is done helps the other from its
-# end. So what takes long comes first in each half. Spark is in one alone: it is started once, and
-# its JVM gets faster with every test. Who starts JVMs of his own comes when it is through: for all
-# of them at once two cores are too few. The short tests fill up what is left of both halves.
+# Each process begins with its share of the tests, and who is done helps another from its end. So
+# what takes long comes first in a share. Spark is in the first alone: it is started once, and its
+# JVM gets faster with every test. Who starts JVMs of his own comes when it is through: for all of
+# them at once two cores are too few. The short tests fill up what is left.
 _SPARK = "spark"
 _LONG = [
     "scaleout",
@@ -40,12 +41,11 @@ _LONG = [
 _OWN_JVM = {"test_cluster.py", "test_object_store.py"}
 
 # The default run is to end within three minutes, so these are left to `make test-slow`: whatever
-# starts Redis, MongoDB or Spark, and what takes long because it waits or starts many processes.
+# starts Redis or MongoDB, and what takes long because it waits or starts many processes or JVMs.
 _SLOW = (
     "redis",
     "mongo",
     "scaleout",
-    "spark",
     "cli/test_following",
     "cli/test_standard_streams",
     "crash/test_http_crash",
@@ -60,6 +60,15 @@ _SLOW = (
     "push/test_graphs",
     "push/test_kill",
     "simulation/test_planted_faults",
+    "spark/test_cli",
+    "spark/test_cluster",
+    "spark/test_docs",
+    "spark/test_events_in_redis",
+    "spark/test_exactly_once",
+    "spark/test_object_store",
+    "spark/test_pipeline",
+    "spark/test_trouble",
+    "spark/test_versions",
 )
 
 
@@ -69,16 +78,22 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    parts: dict[str, list[pytest.Item]] = {name: [] for name in (_SPARK, *_LONG, "JVM", "")}
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
     for item in items:
         if any(part in item.nodeid for part in _SLOW):
             item.add_marker("slow")
+    yield  # those that were not asked for are left out
+    parts: dict[str, list[pytest.Item]] = {name: [] for name in (_SPARK, *_LONG, "JVM", "")}
+    for item in items:
         path = item.path.relative_to(_ROOT)
         name = "JVM" if path.name in _OWN_JVM else path.parts[0]
         parts[name if name in parts else ""].append(item)
     spark, short = parts.pop(_SPARK), parts.pop("")
-    room = max(0, len(items) // 2 - len(spark))
+    processes = getattr(config, "workerinput", {"workercount": 1})["workercount"]
+    room = max(0, len(items) // processes - len(spark))
     long = [item for part in parts.values() for item in part]
     items[:] = [*spark, *short[:room], *long, *short[room:]]
 
@@ -87,6 +102,7 @@ def pytest_collection_finish() -> None:
     """What thousands of tests are made of stays: it need not be looked through again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)
 
 
 def pytest_unconfigure() -> None:

@@ -15,16 +15,16 @@ from typing import Self
 
 from penstock.client import AsyncClient
 from tests.ports import free_port
+from tests.programs import QUICK_PENSTOCK
 
 START_SECONDS = 60
-_PROGRAM = ("-c", "from penstock.cli import main; main()")
 
 
 class Server:
     """Its port stays the same from one start to the next."""
 
     def __init__(
-        self, data: str, log: Path, *, program: Sequence[str] = _PROGRAM, **environment: str
+        self, data: str, log: Path, *, program: Sequence[str] = QUICK_PENSTOCK, **environment: str
     ) -> None:
         self._program = program
         self._data = data

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from penstock.broker import Broker
 from penstock.core.message import Delivery, Message
 from penstock.core.stats import SubscriptionStats
+from penstock.errors import PenstockError
 from penstock.storage import base
 from tests.contract.backends import Backend, TickingStore
 from tests.contract.clock import ManualClock
@@ -46,13 +47,16 @@ class World:
         self._directory = directory
         self._rng = Random(1)  # goes on over restarts
         self._store: TickingStore | None = None
+        self._fresh_ns: int | None = None  # when it was started, while nothing was done since
         self._books = _Books()
         self._watch: base.LetterWatch | None = None
         self.broker = Broker(_CheckedStore(self))
 
     @property
     def store(self) -> TickingStore:
+        """Whoever takes it may change what is in it."""
         assert self._store is not None
+        self._fresh_ns = None
         return self._store
 
     async def open(self) -> None:
@@ -62,6 +66,8 @@ class World:
         self._store = await self.backend.restart(self.store, self._directory, self.clock, self._rng)
         if self._watch is not None:
             self._store.watch_letters(self._watch)
+        # Two servers over one store take turns with every call.
+        self._fresh_ns = self.clock.now_ns() if self.backend.has_a_log else None
 
     def watch_letters(self, watch: base.LetterWatch) -> None:
         """Also after a restart."""
@@ -72,14 +78,27 @@ class World:
         await self.store.close()
 
     async def before_call(self) -> None:
-        if self.backend.restarts_always:
+        """A store that was started at this very time and has changed nothing is as a new one."""
+        if self.backend.restarts_always and self._fresh_ns != self.clock.now_ns():
             await self.restart()
 
-    async def after_call(self, name: str, arguments: tuple[Any, ...]) -> None:
+    async def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
+        """Of the store, with the books checked after it."""
+        if name in ("wait", "wait_news", "close"):
+            return await getattr(self.store, name)(*arguments)
+        await self.before_call()
+        fresh_ns = self._fresh_ns
+        try:
+            answer = await getattr(self.store, name)(*arguments)
+        except PenstockError:
+            self._fresh_ns = fresh_ns  # who refuses a call changes nothing
+            raise
         if name == "define":
             await self._books.note(self.store, arguments[0])
-        if name not in ("wait", "wait_news", "close"):
-            await self._books.check(self.store)
+        await self._books.check(self.store)
+        if name == "stats":
+            self._fresh_ns = fresh_ns
+        return answer
 
     async def pass_time(self, seconds: float) -> None:
         """Move the clock, then let the store do what is due."""
@@ -110,11 +129,7 @@ class _CheckedStore:
 
     def _checked(self, name: str) -> Callable[..., Awaitable[Any]]:
         async def call(*arguments: Any) -> Any:
-            if name not in ("wait", "wait_news", "close"):
-                await self._world.before_call()
-            answer = await getattr(self._world.store, name)(*arguments)
-            await self._world.after_call(name, arguments)
-            return answer
+            return await self._world.call(name, arguments)
 
         return call
 

@@ -9,13 +9,14 @@ import pytest
 from penstock.http.auth import passwords
 from tests.http.client import Client
 from tests.http.server import Server, running
+from tests.programs import QUICK_PENSTOCK
 
 _numbers = count()
 
 
 @pytest.fixture(autouse=True)
 def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of applications within the tests' process; servers hash as they always do."""
+    """Of applications within the tests' process; most servers hash as they always do."""
     monkeypatch.setattr(passwords, "ROUNDS", 4)
 
 
@@ -23,7 +24,7 @@ def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One for all tests that need no settings of their own; they keep apart by group."""
     directory = tmp_path_factory.mktemp("server")
-    with running(str(directory / "data"), directory / "log") as server:
+    with running(str(directory / "data"), directory / "log", program=QUICK_PENSTOCK) as server:
         yield server
 
 

@@ -8,21 +8,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from tests.http.client import Client
+from tests.programs import PENSTOCK
 
 __all__ = ["Server", "penstock_command", "running"]
 
 _WAIT_SECONDS = 30
 
 
-def penstock_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from penstock.cli import main; main()", *arguments]
+def penstock_command(*arguments: str, program: Sequence[str] = PENSTOCK) -> list[str]:
+    return [sys.executable, *program, *arguments]
 
 
 class Server:
@@ -33,6 +34,7 @@ class Server:
         data: str | None,
         log: Path,
         *options: str,
+        program: Sequence[str] = PENSTOCK,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.data = data or ""
@@ -40,7 +42,7 @@ class Server:
         directory = () if data is None else ("--data", data)
         with log.open("wb") as stderr:
             self.process = subprocess.Popen(
-                penstock_command("serve", "--port", "0", *directory, *options),
+                penstock_command("serve", "--port", "0", *directory, *options, program=program),
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
@@ -80,9 +82,13 @@ class Server:
 
 @contextmanager
 def running(
-    data: str | None, log: Path, *options: str, environment: Mapping[str, str] | None = None
+    data: str | None,
+    log: Path,
+    *options: str,
+    program: Sequence[str] = PENSTOCK,
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    server = Server(data, log, *options, environment=environment)
+    server = Server(data, log, *options, program=program, environment=environment)
     try:
         yield server
     finally:

@@ -25,6 +25,7 @@ from penstock.errors import (
     SubscriptionNotFound,
 )
 from tests.http.server import Server, running
+from tests.programs import QUICK_PENSTOCK
 from tests.push.receiver import PATIENCE_SECONDS, Call, Receiver
 
 _numbers = count()
@@ -33,7 +34,7 @@ _numbers = count()
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     directory: Path = tmp_path_factory.mktemp("document-002")
-    with running(str(directory / "data"), directory / "log") as server:
+    with running(str(directory / "data"), directory / "log", program=QUICK_PENSTOCK) as server:
         yield server
 
 

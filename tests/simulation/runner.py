@@ -6,6 +6,8 @@ import asyncio
 import traceback
 from dataclasses import dataclass
 
+import uvloop
+
 from tests.simulation.history import Violation
 from tests.simulation.simulation import Plan, Simulation
 
@@ -26,7 +28,9 @@ def run_seed(seed: int, plan: Plan | None = None, *, verbose: bool = False) -> F
     """One history; None when all went well."""
     simulation = Simulation(seed, plan or Plan(), verbose=verbose)
     try:
-        asyncio.run(simulation.run())
+        # As the server does. A history is the same, line by line, as in asyncio's own loop.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(simulation.run())
     except Violation as exc:
         return _failure(seed, exc, simulation)
     except Exception as exc:

@@ -37,6 +37,8 @@ _LEFT_OUT = {
     Feed: {"since"},
 }
 
+_PLAIN = {bool, bytes, float, int, str, tuple, type(None)}  # as they are
+
 
 class Tap(Journal):
     """Stands between a machine and its journal."""
@@ -93,10 +95,10 @@ class Twin:
 
     def check_shortened(self, machine: Machine, now_ns: int) -> None:
         """The state is that after some first part of the events, however short."""
-        state = state_of(machine, now_ns)
+        size, state = _size_of(machine), state_of(machine, now_ns)
         shorter = Twin()
         shorter.events = self.events
-        while state != state_of(shorter._machine, now_ns):
+        while size != _size_of(shorter._machine) or state != state_of(shorter._machine, now_ns):
             if shorter._applied == len(self.events):
                 raise Violation("recovery", "the state is that after no part of the events")
             shorter._apply(shorter._applied + 1)
@@ -115,6 +117,11 @@ class _NoJournal(Journal):
 def _epochs_of(machine: Machine) -> dict[str, Any]:
     readers = machine.subscriptions.values()
     return {f"{one.queue.name}/{one.name}.epoch": one.epoch for one in readers}
+
+
+def _size_of(machine: Machine) -> tuple[int, dict[str, int]]:
+    """A part of the state that is soon compared, and differs after most of the events."""
+    return machine.last_id, {queue.name: queue.next for queue in machine.queues.values()}
 
 
 def state_of(machine: Machine, now_ns: int) -> dict[str, Any]:
@@ -146,6 +153,8 @@ def _flatten(path: str, value: object, found: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     match value:
         case Queue() | Subscription():
             return value.name
@@ -164,8 +173,7 @@ def _plain(value: Any) -> Any:
         case Runs() | array():
             return list(value)
         case dict():
-            plain = {key: _plain(part) for key, part in value.items()}
-            return {key: part for key, part in plain.items() if part != []}
+            return {key: plain for key, part in value.items() if (plain := _plain(part)) != []}
         case list():
             return [_plain(part) for part in value]
         case _:
