@@ -40,7 +40,7 @@ class Defining:
 
     async def apply(self, change: base.Change) -> None:
         await self._apply(change)
-        if not isinstance(change, base.DeleteQueue):
+        if isinstance(change, base.CreateQueue | base.AlterQueue):
             # It will be used soon: learn it now, instead of being refused first.
             with suppress(QueueNotFound):
                 await self._steps.learn(change.queue)

@@ -3,12 +3,15 @@
 A server caches what it has learned, and passes the version with every step. A script refuses a step
 whose version is not the queue's, so that no decision is ever based on outdated definitions; the
 server then reads them again and retries.
+
+A change of a subscription is such a step, too. So a server that has made one knows what has come of
+it, and need not read the definitions of all the others again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -21,6 +24,7 @@ __all__ = [
     "Feed",
     "QueueDefinition",
     "ReaderDefinition",
+    "as_stored",
     "config_text",
     "microseconds",
     "parse_definition",
@@ -53,6 +57,10 @@ class ReaderDefinition:
     config: SubscriptionConfig
     since: int
     secrets: tuple[str, ...] = field(repr=False)
+
+    def without_parent(self, name: str) -> ReaderDefinition:
+        after = tuple(parent for parent in self.config.after if parent != name)
+        return replace(self, config=msgspec.structs.replace(self.config, after=after))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +96,21 @@ class QueueDefinition:
     def next_version(self) -> str:
         number = int(self.version.partition(".")[2])
         return f"{self.id}.{number + 1}"
+
+    def with_reader(self, reader: ReaderDefinition) -> QueueDefinition:
+        """The next version, in which a subscription is altered, or new and without a filter."""
+        readers = {**self.readers, reader.name: reader}
+        return replace(self, version=self.next_version, readers=readers)
+
+    def without_reader(self, name: str) -> QueueDefinition:
+        """The next version, in which a subscription is gone, and nobody waits for it."""
+        readers = {
+            other.name: other.without_parent(name) if name in other.config.after else other
+            for other in self.readers.values()
+            if other.name != name
+        }
+        feeds = [feed for feed in self.feeds if feed.key != name]
+        return replace(self, version=self.next_version, readers=readers, feeds=feeds)
 
     def graph(self) -> dict[str, tuple[str, ...]]:
         """Which subscription waits for which."""
@@ -130,6 +153,11 @@ def parse_definition(name: str, key: str, answer: list[Any]) -> QueueDefinition:
         readers={reader.name: reader for reader in readers},
         feeds=feeds,
     )
+
+
+def as_stored(config: SubscriptionConfig) -> SubscriptionConfig:
+    """As it is read back: a caller may have passed lists for tuples."""
+    return _reader_config(_to_json(config))
 
 
 def config_text(config: QueueConfig | SubscriptionConfig) -> str:

@@ -107,6 +107,10 @@ class Steps:
         """The cached queues, without dead-letter queues."""
         return {name for name, one in self._known.items() if one.source is None}
 
+    def note(self, definition: QueueDefinition) -> None:
+        """Cache what a step of this server has made of the definition that it was taken with."""
+        self._known[definition.name] = definition
+
     def forget(self, queue: str) -> None:
         """Drop a deleted queue from the cache, with its dead letters and events."""
         for name in (queue, queue + EVENTS_SUFFIX):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from random import Random
 from typing import Any, NamedTuple
@@ -24,7 +26,14 @@ from penstock.errors import (
 )
 from penstock.storage import base
 from penstock.storage.redis.connection import Argument, bounded
-from penstock.storage.redis.definitions import Feed, QueueDefinition, config_text, reader_fields
+from penstock.storage.redis.definitions import (
+    Feed,
+    QueueDefinition,
+    ReaderDefinition,
+    as_stored,
+    config_text,
+    reader_fields,
+)
 from penstock.storage.redis.matching import matches
 from penstock.storage.redis.messages import MICROSECONDS, to_messages
 from penstock.storage.redis.steps import Arguments, Steps
@@ -94,11 +103,24 @@ class Subscribing:
             known = (earlier.first, earlier.matches) if earlier else (0, [])
             return [now.next_version, name, _pack(new), *position, reservation, _pack(known)]
 
-        _, answer = await self._steps.take("create_subscription", queue, arguments)
+        definition, answer = await self._steps.take("create_subscription", queue, arguments)
         if answer[0] == b"exists":
             raise _subscription_exists(queue, name)
         if answer[0] == b"unreserved":
             raise InvalidArgument("putting the old messages through the filter took over a day")
+        if earlier is not None:
+            # The reservation is gone, and the feed has another key: learn all of that now.
+            with suppress(QueueNotFound):
+                await self._steps.learn(queue)
+            return
+        reader = ReaderDefinition(
+            name=name,
+            id=new[-1],
+            config=as_stored(config),
+            since=answer[1],
+            secrets=tuple(definitions.first_secret(config, change.secret)),
+        )
+        self._steps.note(definition.with_reader(reader))
 
     async def create_filtered(self, change: base.CreateSubscription) -> None:
         """Create a subscription with a filter, after filtering the messages that exist."""
@@ -157,7 +179,7 @@ class Subscribing:
     async def alter(self, change: base.AlterSubscription) -> None:
         name = change.subscription
 
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+        def altered(definition: QueueDefinition) -> ReaderDefinition:
             reader = definition.reader(name)
             config = definitions.changed(reader.config, change.changes)
             if config.filter != reader.config.filter:
@@ -168,19 +190,32 @@ class Subscribing:
             of_letters = definition.source is not None
             definitions.check_definition(name, config, definition.graph, of_dead_letters=of_letters)
             secrets = reader.secrets or definitions.first_secret(config, change.secret)
-            return [definition.next_version, name, _pack(reader_fields(config, secrets))]
+            return replace(reader, config=as_stored(config), secrets=tuple(secrets))
 
-        await self._steps.take("alter_subscription", change.queue, arguments)
+        await self._replace(change.queue, altered)
 
     async def rotate_secret(self, change: base.RotateSecret) -> None:
         name = change.subscription
 
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+        def rotated(definition: QueueDefinition) -> ReaderDefinition:
             reader = definition.reader(name)
             secrets = definitions.next_secrets(name, reader.config, change.secret, reader.secrets)
-            return [definition.next_version, name, _pack(reader_fields(reader.config, secrets))]
+            return replace(reader, secrets=tuple(secrets))
 
-        await self._steps.take("alter_subscription", change.queue, arguments)
+        await self._replace(change.queue, rotated)
+
+    async def _replace(
+        self, queue: str, changed: Callable[[QueueDefinition], ReaderDefinition]
+    ) -> None:
+        """Replace a subscription by what ``changed`` makes of it."""
+
+        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
+            reader = changed(definition)
+            fields = reader_fields(reader.config, reader.secrets)
+            return [definition.next_version, reader.name, _pack(fields)]
+
+        definition, _ = await self._steps.take("alter_subscription", queue, arguments)
+        self._steps.note(definition.with_reader(changed(definition)))
 
     async def delete(self, change: base.DeleteSubscription) -> None:
         name = change.subscription
@@ -193,17 +228,14 @@ class Subscribing:
                     "it cannot be deleted"
                 )
             configs = {
-                other.name: config_text(
-                    msgspec.structs.replace(
-                        other.config, after=tuple(p for p in other.config.after if p != name)
-                    )
-                )
+                other.name: config_text(other.without_parent(name).config)
                 for other in definition.readers.values()
                 if name in other.config.after
             }
             return [definition.next_version, name, _pack(configs)]
 
-        await self._steps.take("delete_subscription", change.queue, arguments)
+        definition, _ = await self._steps.take("delete_subscription", change.queue, arguments)
+        self._steps.note(definition.without_reader(name))
 
     async def seek(self, change: base.Seek) -> None:
         """Move a subscription, after filtering the messages whose matches are not known."""

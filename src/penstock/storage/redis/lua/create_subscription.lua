@@ -12,7 +12,8 @@
 -- ARGV[7]  value of the start position
 -- ARGV[8]  the id under which reserve_filter.lua reserved its filter, or empty
 -- ARGV[9]  packed: {the index from which on its matches are known, earlier matches as bounds}
--- Returns  ok; exists; or unreserved if the reservation was dropped meanwhile
+-- Returns  ok and the index from which on its matches are known; exists; or unreserved if the
+--          reservation was dropped meanwhile
 -- uses: runs queue reader letters time family
 local q, refusal = begin()
 if not q then
@@ -58,4 +59,4 @@ link(q, s, parents)
 cascade(q, s)
 tell(q)
 finish()
-return {'ok'}
+return {'ok', since}

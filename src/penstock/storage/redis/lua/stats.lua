@@ -13,9 +13,10 @@ if not q then
   return {}
 end
 set_time(q, ARGV[1])
-local wanted = words(q.subs)
-if ARGV[2] ~= '' then
-  wanted = {}
+local wanted = {}
+if ARGV[2] == '' then
+  wanted = words(q.subs)
+else
   for _, name in ipairs(cmsgpack.unpack(ARGV[2])) do
     if has_reader(q, name) then
       wanted[#wanted + 1] = name

@@ -1,0 +1,73 @@
+"""What a server knows of a queue after a change of its own, without reading it again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from random import Random
+
+import pytest_asyncio
+
+from penstock.core.callback import Callback
+from penstock.core.config import SubscriptionConfig
+from penstock.storage import base
+from penstock.storage.redis.connection import Connection
+from penstock.storage.redis.defining import Defining
+from penstock.storage.redis.steps import Steps
+
+HOOK = Callback(url="https://a.example/hook")
+SECRETS = [f"whsec_{letter * 32}" for letter in "AB"]
+
+
+@pytest_asyncio.fixture
+async def steps(address: str) -> AsyncIterator[Steps]:
+    connection = Connection(address, timeout_seconds=5)
+    await connection.check_masters()
+    yield Steps(connection, None)
+    await connection.close()
+
+
+async def test_what_a_server_knows_after_its_own_change_is_what_there_is(steps: Steps) -> None:
+    defining = Defining(steps, Random(1))
+    made = [
+        base.CreateQueue(queue="jobs"),
+        base.CreateSubscription(queue="jobs", subscription="plain"),
+        base.CreateSubscription(
+            queue="jobs", subscription="some", config=SubscriptionConfig(filter="priority > 3")
+        ),
+        base.CreateSubscription(
+            queue="jobs",
+            subscription="last",
+            # A list, where a definition that was read has a tuple.
+            config=SubscriptionConfig(after=["plain", "some"], callback=HOOK),  # type: ignore[arg-type]
+            start="earliest",
+            secret=SECRETS[0],
+        ),
+        base.AlterSubscription(
+            queue="jobs", subscription="some", changes={"callback": HOOK}, secret=SECRETS[0]
+        ),
+        base.RotateSecret(queue="jobs", subscription="last", secret=SECRETS[1]),
+        base.AlterSubscription(queue="jobs", subscription="plain", changes={"paused": True}),
+        base.Seek(queue="jobs", subscription="plain", start=0),
+        base.DeleteSubscription(queue="jobs", subscription="some"),
+        base.DeleteSubscription(queue="jobs", subscription="plain"),
+        base.AlterQueue(queue="jobs", changes={"max_messages": 5}),
+    ]
+    for change in made:
+        await defining.apply(change)
+        known = await steps.definition("jobs")
+        assert known == await steps.learn("jobs"), change
+
+
+async def test_a_change_of_one_subscription_reads_no_other(steps: Steps) -> None:
+    # Given a server that knows the queue
+    defining = Defining(steps, Random(1))
+    await defining.apply(base.CreateQueue(queue="jobs"))
+    before = steps.connection.round_trips
+    # When it changes subscriptions
+    await defining.apply(base.CreateSubscription(queue="jobs", subscription="one"))
+    await defining.apply(
+        base.AlterSubscription(queue="jobs", subscription="one", changes={"paused": True})
+    )
+    await defining.apply(base.DeleteSubscription(queue="jobs", subscription="one"))
+    # Then each change is one step
+    assert steps.connection.round_trips - before == 3
