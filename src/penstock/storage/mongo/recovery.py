@@ -125,9 +125,10 @@ class _Recovery:
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
-            now = await self._hot.drop(state.name) or now
-            had_from = now.first
-            state = max(now, state, key=lambda one: one.at)
+            dropped = await self._hot.drop(state.name)
+            if dropped is not None:
+                had_from = dropped.first
+                state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
