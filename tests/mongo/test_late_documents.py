@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pytest
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
-from penstock.core.message import Message
+from penstock.core.message import Message, NewMessage
 from penstock.core.publishing import PublishResult
 from penstock.errors import StoreUnavailable
 from penstock.storage.archiving import QueueState
@@ -130,6 +130,40 @@ async def _late_publish(broker: Broker, body: bytes, monkeypatch: pytest.MonkeyP
     publishing = asyncio.create_task(broker.publish("jobs", [body]))
     await is_under_way.wait()
     return _Late(publishing=publishing, may_be_written=may_be_written, is_written=is_written)
+
+
+@pytest.mark.parametrize("is_rebuilt", [False, True], ids=["missing", "rebuilt"])
+async def test_a_repeated_publish_is_not_answered_with_a_message_that_is_lost_meanwhile(
+    broker: Broker,
+    addresses: Addresses,
+    database: Any,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    is_rebuilt: bool,
+) -> None:
+    # Given a message that only Redis has, because its server died before it was archived
+    other = await open_server()
+    message = NewMessage(body=b"once more", dedup_key="k")
+    await broker.publish("jobs", [b"a"])
+    (first,) = await broker.publish("jobs", [message])
+    await database["jobs"].delete_one({"_id": first.id})
+    missing = Archive.missing
+
+    async def wiped_meanwhile(self: Archive, queue: str, ids: Iterable[str]) -> list[str]:
+        found = await missing(self, queue, ids)
+        await addresses.wipe_redis()
+        if is_rebuilt:
+            await other.recover()
+        return found
+
+    # When Redis is wiped while the publish is repeated
+    with monkeypatch.context() as patched:
+        patched.setattr(Archive, "missing", wiped_meanwhile)
+        with pytest.raises(StoreUnavailable):
+            await broker.publish("jobs", [message])
+    # Then it can be repeated once more, and is stored
+    await broker.publish("jobs", [message])
+    assert [m.body for m in await broker.receive("jobs", limit=9)] == [b"a", b"once more"]
 
 
 async def test_one_that_redis_lost_by_itself_is_put_back_even_if_nothing_else_happens(

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal
 
+from penstock.core.message import Message
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore
@@ -56,7 +57,7 @@ class Publishing:
         try:
             version = await asyncio.shield(written)
             if result.duplicates:
-                await self._archive_duplicates(queue, result)
+                version = await self._archive_duplicates(queue, result)
             if version is None or version != before:
                 await self._ensure_in_hot_store(queue, [message.id for message in result])
                 if version is not None:
@@ -74,14 +75,18 @@ class Publishing:
 
     async def _ensure_in_hot_store(self, queue: str, ids: Sequence[str]) -> None:
         """Restore messages that are lost because a rebuild came before they were archived."""
+
+        async def find_lost() -> list[str]:
+            found = await self._hot.find(queue, ids)
+            return [
+                id
+                for id, message in zip(ids, found, strict=True)
+                if message is None and await is_lost(self._hot, queue, id)
+            ]
+
         for _ in range(_ATTEMPTS):
             try:
-                found = await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
-                lost = [
-                    id
-                    for id, message in zip(ids, found, strict=True)
-                    if message is None and await is_lost(self._hot, queue, id)
-                ]
+                lost = await self._completeness.call(queue, find_lost)
             except QueueNotFound:
                 return  # deleted meanwhile
             if not lost:
@@ -119,9 +124,16 @@ class Publishing:
         """Check these the next time, unless something newer was answered meanwhile."""
         self._answered = answered | self._answered
 
-    async def _archive_duplicates(self, queue: str, result: PublishResult) -> None:
-        """Archive the originals of duplicates: their server may have died before it did."""
+    async def _archive_duplicates(self, queue: str, result: PublishResult) -> str | None:
+        """Archive the originals of duplicates: their server may have died before it did.
+
+        Returns the queue's version when they are in the record, like `Writer.add`: if the queue was
+        rebuilt before, they may be lost.
+        """
         ids = await self._archive.missing(queue, set(result.duplicates.values()))
+        found: list[Message | None] = []
         if ids:
-            found = [message for message in await self._hot.find(queue, ids) if message]
-            await self._writer.add(queue, [message_document(message) for message in found])
+            found = await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
+        return await self._writer.add(
+            queue, [message_document(message) for message in found if message]
+        )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
-from penstock.errors import StoreUnavailable
+from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
@@ -63,14 +63,19 @@ def index_of(id: str) -> int:
 
 
 async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
-    """Whether the hot store lacks a message that it has not removed regularly."""
+    """Whether the hot store lacks a message that it has not removed regularly.
+
+    Raises `QueueNotFound`.
+    """
     message = parse_message_id(id)
     assert message is not None
     found = await hot.read(queue, message.index, 1)
     if found and found[0].index == message.index:
         return found[0].id != id and found[0].salt == message.salt
     now = await hot.snapshot(queue)
-    return now is not None and now.salt == message.salt and now.first <= message.index
+    if now is None:
+        raise QueueNotFound(f"there is no queue {queue!r}: create it first")
+    return now.salt == message.salt and now.first <= message.index
 
 
 class _Recovery:
@@ -120,9 +125,10 @@ class _Recovery:
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
-            now = await self._hot.drop(state.name) or now
-            had_from = now.first
-            state = max(now, state, key=lambda one: one.at)
+            dropped = await self._hot.drop(state.name)
+            if dropped is not None:
+                had_from = dropped.first
+                state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)

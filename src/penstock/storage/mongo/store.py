@@ -137,7 +137,9 @@ class ArchivedStore:
                 defining = asyncio.ensure_future(self._mirror.delete(change, gone))
                 await gone.wait()
             else:
-                defining = asyncio.ensure_future(self._hot.define(change))
+                defining = asyncio.ensure_future(
+                    self._completeness.call(change.queue, lambda: self._hot.define(change))
+                )
                 # Let it queue for the hot store's own lock, so that changes keep their order.
                 await asyncio.sleep(0)
         await defining
