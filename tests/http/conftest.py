@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -15,9 +17,11 @@ _numbers = count()
 
 
 @pytest.fixture(autouse=True)
-def quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of applications within the tests' process; most servers hash as they always do."""
+def quick_applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the tests' process; most servers do as they always do."""
     monkeypatch.setattr(passwords, "ROUNDS", 4)
+    # To learn where an application is made, the framework reads the source of the whole stack.
+    monkeypatch.setattr(inspect, "stack", partial(inspect.stack, 0))
 
 
 @pytest.fixture(scope="session")

@@ -62,7 +62,7 @@ class Wire:
 
 
 def connect(app: Application) -> tuple[Connection, Wire]:
-    config = uvicorn.Config(app, http=cast(Any, Connection), log_level="critical")
+    config = uvicorn.Config(app, http=cast(Any, Connection), log_config=None, log_level="critical")
     connection, wire = Connection(config, ServerState(), {}), Wire()
     connection.connection_made(cast(asyncio.BaseTransport, wire))
     return connection, wire
