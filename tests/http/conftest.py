@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
-from functools import partial
 from itertools import count
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -20,8 +21,20 @@ _numbers = count()
 def quick_applications(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within the tests' process; most servers do as they always do."""
     monkeypatch.setattr(passwords, "ROUNDS", 4)
-    # To learn where an application is made, the framework reads the source of the whole stack.
-    monkeypatch.setattr(inspect, "stack", partial(inspect.stack, 0))
+    monkeypatch.setattr(inspect, "stack", _callers)
+
+
+def _callers() -> list[tuple[FrameType, str, int]]:
+    """As much as the framework wants to know of who makes an application.
+
+    Python would read the source of all of them.
+    """
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        found.append((frame, frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return found
 
 
 @pytest.fixture(scope="session")
