@@ -34,7 +34,7 @@ test: $(DEV) ## Run the tests, in three minutes (JOBS=0: in one process; ARGS="-
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(ARGS)
 
 test-slow: JOBS ?= 2
-test-slow: $(DEV) ## Run the tests with Redis, MongoDB and Spark, and others that take long
+test-slow: $(DEV) ## Run the tests with Redis and MongoDB, and others that take long
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(ARGS)
 
 # The tests start some hundred processes: each would compile all of Penstock by itself.

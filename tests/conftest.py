@@ -78,6 +78,14 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What `make test` leaves out it does not import either, in each of its processes."""
+    if config.option.markexpr != "not slow" or not collection_path.is_relative_to(_ROOT):
+        return None
+    name = collection_path.relative_to(_ROOT).as_posix()
+    return any(part in name for part in _SLOW) or None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, cast
 
 import uvicorn
@@ -18,7 +19,7 @@ from penstock.http.connection import Connection
 from penstock.settings import Settings
 from tests.http.client import Answer, basic
 
-__all__ = ["InProcess", "Wire", "application", "connect"]
+__all__ = ["InProcess", "Wire", "application", "configured", "connect"]
 
 
 class Wire:
@@ -61,8 +62,11 @@ class Wire:
         await self._news.wait()
 
 
-def connect(app: Application) -> tuple[Connection, Wire]:
-    config = uvicorn.Config(app, http=cast(Any, Connection), log_level="critical")
+def configured(app: Application) -> uvicorn.Config:
+    return uvicorn.Config(app, http=cast(Any, Connection), log_config=None, log_level="critical")
+
+
+def connect(config: uvicorn.Config) -> tuple[Connection, Wire]:
     connection, wire = Connection(config, ServerState(), {}), Wire()
     connection.connection_made(cast(asyncio.BaseTransport, wire))
     return connection, wire
@@ -70,7 +74,7 @@ def connect(app: Application) -> tuple[Connection, Wire]:
 
 class InProcess:
     def __init__(self, app: Application) -> None:
-        self._app = app
+        self._config = configured(app)
 
     async def ask(
         self,
@@ -82,7 +86,7 @@ class InProcess:
         name: str = "user",
         **headers: str,
     ) -> Answer:
-        connection, wire = connect(self._app)
+        connection, wire = connect(self._config)
         given = {"content-length": str(len(body)), **headers}
         connection.data_received(_head(method, f"{path}?{query}", name, given) + body)
         while (answer := _parse(b"".join(wire.written))) is None:
@@ -94,7 +98,7 @@ class InProcess:
         self, method: str, path: str, *, leave_after: int | None, name: str = "user", **headers: str
     ) -> list[bytes]:
         """The chunks of an answer. The client may go away after some of them."""
-        connection, wire = connect(self._app)
+        connection, wire = connect(self._config)
 
         def leave() -> None:
             if len(wire.written) == leave_after:
@@ -135,12 +139,16 @@ def _chunks(data: bytes) -> Iterator[bytes]:
         data = rest[length + 2 :]
 
 
+@cache
+def _settings(**given: Any) -> Settings:
+    return Settings.model_validate({"data": "memory:", **given})
+
+
 @asynccontextmanager
 async def application(
     broker: Broker, clock: Clock | None = None, **settings: Any
 ) -> AsyncIterator[InProcess]:
-    given = Settings.model_validate({"data": "memory:", **settings})
-    app = await create_app(broker, given, clock)
+    app = await create_app(broker, _settings(**settings), clock)
     await app.start()  # type: ignore[no-untyped-call]
     try:
         yield InProcess(app)

@@ -13,7 +13,7 @@ from penstock.http.exchange import IncomingRequest
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 from tests.http.client import basic
-from tests.http.in_process import connect
+from tests.http.in_process import configured, connect
 
 PUSH = (
     "POST /queue/push HTTP/1.1\r\nHost: a\r\nconsumerGroup: orders\r\n"
@@ -26,7 +26,7 @@ async def test_a_request_leaves_nothing_for_the_garbage_collector() -> None:
     async with Broker(await open_store("memory:")) as broker:
         app = await create_app(broker, Settings(data="memory:"))
         await app.start()  # type: ignore[no-untyped-call]
-        connection, wire = connect(app)
+        connection, wire = connect(configured(app))
 
         async def ask() -> None:
             connection.data_received(PUSH)
