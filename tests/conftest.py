@@ -62,11 +62,13 @@ _SLOW = (
     "simulation/test_planted_faults",
     "spark/test_cli",
     "spark/test_cluster",
+    "spark/test_dependencies",
     "spark/test_docs",
     "spark/test_events_in_redis",
     "spark/test_exactly_once",
     "spark/test_object_store",
     "spark/test_pipeline",
+    "spark/test_stream",
     "spark/test_trouble",
     "spark/test_versions",
 )
