@@ -28,7 +28,7 @@ async def steps(address: str) -> AsyncIterator[Steps]:
 
 async def test_what_a_server_knows_after_its_own_change_is_what_there_is(steps: Steps) -> None:
     defining = Defining(steps, Random(1))
-    made = [
+    made: list[base.Change] = [
         base.CreateQueue(queue="jobs"),
         base.CreateSubscription(queue="jobs", subscription="plain"),
         base.CreateSubscription(
