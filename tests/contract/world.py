@@ -96,7 +96,7 @@ class World:
         if name == "define":
             await self._books.note(self.store, arguments[0])
         await self._books.check(self.store)
-        if name == "stats":
+        if name in ("stats", "queue_stats"):
             self._fresh_ns = fresh_ns
         return answer
 
@@ -110,7 +110,7 @@ class World:
     async def stats(self, subscription: str = "default", queue: str = QUEUE) -> SubscriptionStats:
         """Those of one subscription, which are its entry in those of the queue."""
         found = await self.broker.queue_stats(queue)
-        alone = await self.store.queue_stats(queue, [subscription])
+        alone = await self.broker.queue_stats(queue, only=[subscription])
         every = [one for one in found.subscriptions if one.name == subscription]
         assert alone == replace(found, subscriptions=every)
         return every[0]
