@@ -11,7 +11,7 @@ from typing import TypeVar
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.mongo.archive import Archive
-from penstock.storage.mongo.mirror import Mirror, source_of
+from penstock.storage.mongo.mirror import Mirror, is_recorded, source_of
 from penstock.storage.mongo.recovery import recover
 
 __all__ = ["Completeness"]
@@ -82,18 +82,18 @@ class Completeness:
             try:
                 return await operation()
             except QueueNotFound:
-                if not await self._is_due() and not await self._is_recorded(queue):
+                if not await self._is_due() and not await self._is_in_record(queue):
                     self._refuse_if_unchecked(queue)
                     raise
                 await self.recover()
                 self._refuse_if_unchecked(queue)
         raise StoreUnavailable(f"queue {queue!r} is being rebuilt: try again shortly")
 
-    async def _is_recorded(self, queue: str) -> bool:
+    async def _is_in_record(self, queue: str) -> bool:
         """Whether the queue is in the record, as far as that can be reached."""
-        if self._archive.problem is not None:
-            return False
         source = source_of(queue)
+        if self._archive.problem is not None or not is_recorded(source):
+            return False
         at, is_being_deleted = await self._archive.saved_at(source)
         if at is None or is_being_deleted:
             return False
