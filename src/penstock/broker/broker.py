@@ -308,7 +308,6 @@ class Broker:
     async def subscription_stats(
         self, queue: str, subscription: str = DEFAULT_SUBSCRIPTION
     ) -> SubscriptionStats:
-        check_names(queue, subscription)
         return (await self.queue_stats(queue, only=[subscription])).subscriptions[0]
 
     async def seek(
