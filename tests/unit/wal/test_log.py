@@ -8,6 +8,7 @@ import pytest
 from penstock.errors import DiskFull, StorageClosed, StorageFailed
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
+from penstock.storage.wal.record import MARK_BYTES
 from penstock.storage.wal.replay import Replay
 from penstock.storage.wal.segment import file_name, segment_numbers, segment_of
 from tests.simulation.files import Operation, SimulatedFiles, fail_with
@@ -15,8 +16,10 @@ from tests.unit.wal.logs import (
     KIND,
     SEGMENT_BYTES,
     commit,
+    damage,
     open_log,
     payloads,
+    place,
     read,
 )
 
@@ -419,6 +422,49 @@ def test_what_a_failed_sync_left_in_the_cache_is_made_durable_at_the_next_start(
     open_log(files)
     # Then it is still what that process saw
     assert payloads(files.crash()) == [b"safe", b"doubtful"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_length_of_a_segment_is_made_durable_too_after_a_failed_sync(seed: int) -> None:
+    # Given a sealed segment whose length is not durable, and a start that cannot sync it
+    simulated = SimulatedFiles(random.Random(seed))
+    log = open_log(simulated, sync_mode=SyncMode.NEVER)
+    commit(log, b"a")
+    log.roll()
+    commit(log, b"b")
+    files = simulated.kill()
+    files.fault = fail_with(errno.EIO, kind="sync", times=1)
+    with pytest.raises(StorageFailed):
+        open_log(files)
+    # When the next start can, and then the power is lost
+    files = files.kill()
+    open_log(files)
+    # Then nothing is, and nothing looks damaged
+    assert payloads(files.crash()) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_torn_tail_does_not_reappear_behind_a_new_record(seed: int) -> None:
+    # Given a tail whose first record is torn, and a start that cannot make it durable to cut it off
+    simulated = SimulatedFiles(random.Random(seed))
+    log = open_log(simulated, sync_mode=SyncMode.INTERVAL)
+    commit(log, b"safe")
+    torn, _ = commit(log, b"torn" * 100, b"stale")
+    log.sync()
+    files = simulated.kill()
+    name, offset = place(torn)
+    damage(files, name, offset + 20)
+    files.fault = fail_with(errno.EIO, kind="sync", times=1)
+    with pytest.raises(StorageFailed):
+        open_log(files)
+    # When the next start can, stores a group of the same size there, and the power is lost
+    files = files.kill()
+    log = open_log(files, sync_mode=SyncMode.INTERVAL)
+    new = bytes(400 - MARK_BYTES)
+    commit(log, new)
+    log.sync()
+    # Then no other record follows it
+    assert payloads(files.crash()) == [b"safe", new]
 
 
 def test_an_error_other_than_a_full_disk_is_final_for_the_spare_too(

@@ -104,10 +104,12 @@ class Tail:
         name = file_name(number)
         header = read_header(self._files.read_at(name, 0, HEADER_BYTES), number=number)
         file = self._file = self._files.open(name)
-        if replay.torn_bytes:
-            file.truncate(offset)
         # After a failed sync, the page cache has bytes that never reached the disk and that a new
-        # sync would not write. So whatever is not proven durable is written once more.
+        # sync would not write. So whatever is not proven durable is written once more, and a torn
+        # tail that seems to be gone is cut off once more: it could reappear behind a new record. On
+        # a full disk that would give up space that might not be available again.
+        if replay.torn_bytes or self._has_spare(segment_bytes):
+            file.truncate(offset)
         start = max(replay.synced, position_of(number, HEADER_BYTES))
         if start < end:
             data = self._files.read_at(name, offset_of(start), end - start)
@@ -122,7 +124,7 @@ class Tail:
             self.capacity = offset
         file.sync()
         self.written = self.synced = end
-        self.space = Space(number, 0)
+        self.space = Space(number, self.space.spare_bytes)
         self._salt = header.salt
         self._zeroed = offset
         self.version = header.version
@@ -231,6 +233,16 @@ class Tail:
         self.space = Space(self.space.segment, capacity)
         return spare
 
+    def _has_spare(self, capacity: int) -> bool:
+        """Allocate the spare, unless the disk is full."""
+        try:
+            self.allocate_spare(capacity)
+        except OSError as exc:
+            if not is_no_space(exc):
+                raise
+            return False
+        return True
+
     def finish(self, *, keep_space: bool) -> None:
         """Sync, and end the log with a mark, so that damage to any record will be noticed.
 
@@ -281,7 +293,10 @@ class Tail:
         name = file_name(number)
         file = self._files.open(name)
         try:
-            file.write_at(0, [self._files.read(name)])  # rewritten, like the last one in `resume`
+            # Rewritten, like the last one in `resume`, and its length with it.
+            data = self._files.read(name)
+            file.truncate(len(data))
+            file.write_at(0, [data])
             file.sync()
         finally:
             file.close()
