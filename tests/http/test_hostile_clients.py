@@ -208,12 +208,49 @@ def test_a_length_and_chunks_together_are_refused(
     assert admin.view(group).json == []
 
 
-def test_a_half_closed_connection_is_still_answered(server: Server) -> None:
+def test_a_half_closed_connection_is_still_answered(server: Server, group: str) -> None:
+    pushes = [
+        f"{PUSH.replace('hostile', group)}Content-Length: 1\r\n\r\n{n}".encode() for n in range(3)
+    ]
+    for sent in (pushes[0], b"".join(pushes)):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            answer = read_all(connection)
+        statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+        assert statuses == [200] * sent.count(b"POST")
+
+
+def test_a_long_poll_of_a_half_closed_connection_ends_at_once(
+    server: Server, admin: Client, group: str
+) -> None:
+    admin.ask("PUT", f"/v1/queues/{group}")
+    path = f"/v1/queues/{group}/subscriptions/default/receive"
+    poll = '{"wait_seconds": 20}'
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}Content-Length: {len(poll)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall((PUSH + "Content-Length: 1\r\nConnection: close\r\n\r\na").encode())
+        connection.sendall((head + poll).encode())
         connection.shutdown(socket.SHUT_WR)
         answer = read_all(connection)
-    assert not answer or status_of(answer) == 200
+    assert answer.endswith(b'{"deliveries":[]}')
+
+
+def test_a_half_closed_connection_gets_the_whole_of_a_stream(
+    server: Server, admin: Client, group: str
+) -> None:
+    batch = json.dumps(["x" * 10_000] * 500)
+    assert admin.ask("POST", "/queue/batch/push", batch, consumerGroup=group).status == 200
+    request = (
+        f"GET /v1/queues/{group}/messages HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}"
+        "Accept: application/x-ndjson\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(request.encode())
+        connection.shutdown(socket.SHUT_WR)
+        time.sleep(0.2)
+        answer = read_all(connection)
+    assert answer.count(b'"index":') == 500
+    assert answer.endswith(b"0\r\n\r\n")
 
 
 def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(server: Server) -> None:
@@ -334,3 +371,35 @@ def test_many_requests_in_a_row_are_all_answered(server: Server, admin: Client, 
     assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200] * 501
     popped = admin.ask("GET", "/queue/batch/pop?count=100", consumerGroup=group).json
     assert [one["content"] for one in popped] == [f"{n:03}" for n in range(100)]
+
+
+def test_what_came_before_garbage_is_answered_first(
+    server: Server, admin: Client, group: str
+) -> None:
+    # Given a request with something behind it that is no request, in the same packet
+    push = PUSH.replace("hostile", group)
+    whole = f"{push}Content-Length: 1\r\n\r\n"
+    for number, garbage in enumerate(
+        [
+            "\0\0\0\0",
+            "NONSENSE\r\n\r\n",
+            "GET /livez HTTP/1.1\r\nbad header\r\n\r\n",
+            push + "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "GET / HTTP/1.1\r\n" + "x: y\r\n" * 50_000 + "\r\n",
+            "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        ]
+    ):
+        # When it is stored
+        answer = send(server.port, f"{whole}{number}{garbage}".encode())
+        # Then that is what the client is told, and nothing else
+        assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200], garbage[:40]
+    assert len(admin.view(group).json) == 6
+
+
+@pytest.mark.parametrize("size", [60_000, 66_000, 100_000])
+@pytest.mark.parametrize("form", ["GET /livez?{} HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nx: {}\r\n"])
+def test_a_head_may_have_64_kibibytes_however_it_arrives(
+    server: Server, form: str, size: int
+) -> None:
+    head = form.format("y" * size) + "Connection: close\r\n\r\n"
+    assert status_of(send(server.port, head.encode())) == (200 if size < 65_536 else 431)

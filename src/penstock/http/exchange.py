@@ -94,6 +94,7 @@ class Exchange:
         "is_answered",
         "is_cut_short",
         "is_gone",
+        "is_hung_up",
         "is_kept_alive",
         "is_whole",
         "request",
@@ -114,6 +115,7 @@ class Exchange:
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self.is_whole = False
+        self.is_hung_up = False  # the client sends no more
         self.is_gone = False
         # The answer.
         self.has_begun = False
@@ -144,6 +146,11 @@ class Exchange:
         """The client has left."""
         if not self.is_answered:
             self.is_gone = True
+        self._wake()
+
+    def hang_up(self) -> None:
+        """The client has closed its side, which is also the first that is seen of its leaving."""
+        self.is_hung_up = True
         self._wake()
 
     def _wake(self) -> None:
@@ -184,6 +191,11 @@ class Exchange:
                 raise ClientGone
             else:
                 await self._wait()
+
+    async def hung_up(self) -> None:
+        """As `left`, or until the client has closed its side: it then waits for nothing more."""
+        while not (self.is_hung_up or self.is_gone or self.is_answered):
+            await self._wait()
 
     async def left(self) -> None:
         """Wait until the client has left, or was answered. The body must have been read before."""
