@@ -10,6 +10,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -286,15 +287,27 @@ def test_slow_clients_are_let_go_and_too_many_are_refused(hasty: Server) -> None
         connection.close()
         assert status_of(answer) == 408, beginning
     assert [line for line in hasty.log_lines() if line["level"] == "error"] == []
-    # When there are too many connections, then a request is refused until some have gone
+    # When there are too many connections, then a request on a new one is refused
+    early = HTTPConnection("127.0.0.1", hasty.port, timeout=10)
+    early.connect()
     idle = [socket.create_connection(("127.0.0.1", hasty.port)) for _ in range(30)]
-    assert user.push("orders").status == 503
+    refused = user.ask("GET", "/v1/queues", X_Request_Id="one-too-many")
+    assert (refused.status, refused.json["code"]) == (503, "service_unavailable")
+    assert (refused.json["request_id"], refused.headers["retry-after"]) == ("one-too-many", "1")
+    # And one on a connection that was there before is served
+    early.request("GET", "/livez")
+    assert early.getresponse().status == 200
+    early.close()
+    # And when some have gone, so are all
     for connection in idle:
         connection.close()
     deadline = time.monotonic() + 5
     while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert status == 200
+    # And the log has what was refused
+    [line] = [one for one in hasty.log_lines() if one.get("request_id") == "one-too-many"]
+    assert (line["path"], line["status"]) == ("/v1/queues", 503)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httptools
 import uvicorn
-from blacksheep import Application, Response
+from blacksheep import Application
 from uvicorn.server import ServerState
 
 from penstock.http.exchange import Exchange, IncomingRequest
@@ -28,6 +28,8 @@ class Connection(asyncio.Protocol):
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
     - Pipelined requests wait, unread, until those before them are answered. What arrived before
       something that makes no sense is still answered.
+    - Beyond the limit of connections, requests on those that came last are refused; the others are
+      served as before.
     - A client that has sent all it has to say, and closed its side, still gets its answers.
     - When a request is answered before it has arrived in full (413, 401), the connection is closed
       only after a moment in which the rest is thrown away: to close it at once would destroy the
@@ -51,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._loop = _loop or asyncio.get_running_loop()
         self._parser = self._new_parser()
         self._transport: asyncio.Transport
+        self._is_beyond_limit = False
         self._is_reading = True
         self._drained: asyncio.Future[None] | None = None
         # The request that is coming in.
@@ -84,6 +87,7 @@ class Connection(asyncio.Protocol):
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)  # type: ignore[arg-type]
+        self._is_beyond_limit = self._is_too_many()
         self._receiving_since = self._loop.time()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -219,14 +223,14 @@ class Connection(asyncio.Protocol):
 
     def _start(self, exchange: Exchange) -> None:
         self._running = exchange
-        server = self._server
-        if self._limit and max(len(server.connections), len(server.tasks)) >= self._limit:
+        if self._is_beyond_limit and self._is_too_many():
             exchange.is_kept_alive = False
-            work = exchange.refuse(Response(HTTPStatus.SERVICE_UNAVAILABLE))
-        else:
-            work = exchange.run(self._app)
-        exchange.task = self._loop.create_task(work)
-        server.tasks.add(exchange.task)
+            exchange.request.is_one_too_many = True
+        exchange.task = self._loop.create_task(exchange.run(self._app))
+        self._server.tasks.add(exchange.task)
+
+    def _is_too_many(self) -> bool:
+        return 0 < self._limit < len(self._server.connections)
 
     def ended(self, exchange: Exchange) -> None:
         """The task of an exchange is over. Nothing may be left in a cycle then."""

@@ -40,11 +40,13 @@ class IncomingRequest(Request):
     """A request whose headers are in a dictionary, because a handler looks up ten of them.
 
     `first` holds the first header of each name. `caller` is the user who sent the request; the gate
-    sets it where the route asks for a role.
+    sets it where the route asks for a role. `is_one_too_many`: there are so many connections that
+    this one is to be refused.
     """
 
     exchange: Exchange
     caller: User
+    is_one_too_many = False
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
@@ -222,13 +224,6 @@ class Exchange:
             raise
         finally:
             connection.ended(self)
-
-    async def refuse(self, response: Response) -> None:
-        """Send an answer without asking the application."""
-        try:
-            await self._send(response)
-        finally:
-            self._connection.ended(self)
 
     async def _send(self, response: Response) -> None:
         connection = self._connection

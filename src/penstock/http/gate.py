@@ -122,6 +122,12 @@ class Gate:
         return guarded
 
     async def _admit(self, request: IncomingRequest, route: Route) -> None:
+        if request.is_one_too_many:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "there are too many connections: close some, or try again later",
+                {b"Retry-After": b"1"},
+            )
         limits = []
         if route.role is not None:
             header = request.first.get(b"authorization")
