@@ -11,7 +11,12 @@ __all__ = ["read_body"]
 
 
 async def read_body(request: IncomingRequest, limit: int) -> bytes:
-    """Raises `Refused`, with 413 as soon as there are known to be more than ``limit`` bytes."""
+    """Raises `Refused`, with 413 as soon as there are known to be more than ``limit`` bytes.
+
+    With 415 if they are compressed: nobody who gets them later would know.
+    """
+    if b"content-encoding" in request.first:
+        _check_coding(request.first[b"content-encoding"])
     stated = request.first.get(b"content-length")
     try:
         if stated is None:
@@ -24,6 +29,15 @@ async def read_body(request: IncomingRequest, limit: int) -> bytes:
     except ClientGone:
         # Nobody reads the answer, but the log should not call it an error of the server.
         raise Refused(HTTPStatus.BAD_REQUEST, "the request ended before its body did") from None
+
+
+def _check_coding(coding: bytes) -> None:
+    if coding.strip().lower() not in (b"identity", b""):
+        raise Refused(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "the body has a Content-Encoding: send it as it is",
+            {b"Accept-Encoding": b"identity"},
+        )
 
 
 async def _read_parts(exchange: Exchange, limit: int) -> bytes:

@@ -273,7 +273,8 @@ class Exchange:
                 raise ValueError(f"the header {name!r} of an answer has a line break in it")
             head += b"%b: %b\r\n" % (name.lower(), value)
         if content is None:
-            head += b"content-length: 0\r\n"
+            if response.status != HTTPStatus.NO_CONTENT:  # which HTTP wants without a length
+                head += b"content-length: 0\r\n"
         else:
             kind = content.type or b"application/octet-stream"
             if content.length >= 0 and type(content) is not StreamedContent:

@@ -11,7 +11,9 @@ from penstock.errors import (
     MessageTooLarge,
     PenstockError,
     QueueFull,
+    ReservedQueue,
     StorageFailed,
+    SubscriptionNotFound,
 )
 from penstock.http.openapi.operation import JSON, Answer, Body, Operation, Parameter, gives
 from penstock.http.openapi.schema import NAME, NUMBER, TEXT, array_of, object_of
@@ -75,8 +77,10 @@ _LETTER = {
 }
 
 _BASIC: tuple[type[PenstockError], ...] = (InvalidArgument, InvalidName, StorageFailed)
-_PUSH = (*_BASIC, MessageTooLarge, QueueFull, DiskFull)
-_FIND = (*_BASIC, MessageNotFound)
+_PUSH = (*_BASIC, MessageTooLarge, QueueFull, ReservedQueue, DiskFull)
+# Somebody may have deleted the subscription that this API reads through.
+_READ = (*_BASIC, SubscriptionNotFound)
+_FIND = (*_READ, MessageNotFound)
 
 
 def _number(name: str, about: str, high: int, *, required: bool = False) -> Parameter:
@@ -134,7 +138,7 @@ VIEW = Operation(
         Parameter("messageCount", "header", "How many at most.", NUMBER),
         Parameter("consumed", "header", "`yes`, `no`, or all of them.", TEXT),
     ),
-    errors=_BASIC,
+    errors=_READ,
 )
 DLQ_VIEW = Operation(
     "View dead letters",
@@ -164,7 +168,7 @@ BATCH_POP = Operation(
     _TAG,
     gives(array_of(_MESSAGE), "What there is; possibly nothing."),
     parameters=(_GROUP, _number("count", "How many at most; 10 if absent.", MAX_POP)),
-    errors=_BASIC,
+    errors=_READ,
 )
 BATCH_ACK = Operation(
     "Acknowledge many messages",
@@ -172,5 +176,5 @@ BATCH_ACK = Operation(
     gives(NUMBER, "How many of them are consumed."),
     parameters=(_GROUP,),
     body=Body({JSON: _TEXTS}),
-    errors=_BASIC,
+    errors=_READ,
 )
