@@ -116,6 +116,7 @@ def server_options() -> dict[str, Any]:
         "http": Connection,
         "ws": "none",
         "access_log": False,
+        "log_config": None,
         "log_level": "error",
         "server_header": False,
         "proxy_headers": False,
