@@ -32,7 +32,7 @@ from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
-__all__ = ["check_exposure", "check_users", "run_server", "serve"]
+__all__ = ["check_exposure", "check_tls", "check_users", "run_server", "serve"]
 
 # The writer thread must get its turn while the loop is busy. With the interpreter's default of
 # 5 ms, a commit that needs several turns takes tens of milliseconds.
@@ -73,6 +73,26 @@ def check_users(settings: Settings) -> None:
             f"user and admin are both called {names[0]!r}: set another PENSTOCK_USER_USERNAME or "
             "PENSTOCK_ADMIN_USERNAME"
         )
+
+
+def check_tls(settings: Settings) -> None:
+    """Raises `InvalidArgument` for a certificate that cannot be used, or a key without one."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise InvalidArgument(
+                "PENSTOCK_TLS_KEY is set without PENSTOCK_TLS_CERTIFICATE: set both"
+            )
+        return
+    try:
+        # With a password: otherwise it would ask for that of an encrypted key, and wait.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as exc:
+        files = certificate if key is None else f"{certificate} with the key {key}"
+        raise InvalidArgument(
+            f"the certificate {files} cannot be used: {exc.strerror or exc}. It has to be a PEM "
+            "file with its key, which is not encrypted, in the same file or in PENSTOCK_TLS_KEY"
+        ) from exc
 
 
 class _Server(uvicorn.Server):
@@ -133,6 +153,7 @@ async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType
     """
     check_users(settings)
     check_exposure(settings)
+    check_tls(settings)
     listener = _listen(settings)
     log = RequestLog(settings.log_format)
     try:
