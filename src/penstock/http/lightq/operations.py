@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.core.limits import MAX_PRIORITY
 from penstock.errors import (
+    BatchTooLarge,
     DiskFull,
     InvalidArgument,
     InvalidName,
@@ -161,7 +162,7 @@ BATCH_PUSH = Operation(
     gives(array_of(_MESSAGE), "They are stored."),
     parameters=(_GROUP, _PRIORITY, _SCHEDULED),
     body=Body({JSON: _SOME_TEXTS}),
-    errors=_PUSH,
+    errors=(*_PUSH, BatchTooLarge),
 )
 BATCH_POP = Operation(
     "Reserve the next messages",
