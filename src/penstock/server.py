@@ -41,6 +41,8 @@ SWITCH_SECONDS = 0.0005
 GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
+# How long a client may read nothing of an answer. Spark and people with a pager take their time.
+UNREAD_SECONDS = 300
 _BACKLOG = 2048
 _REFRESH_SECONDS = 5.0
 _TICKS_PER_SECOND = 10
@@ -223,7 +225,13 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server(
+            (settings.host, settings.port), family=family, backlog=_BACKLOG
+        )
+        # Its connections inherit it. The kernel sees every byte that a client takes; we see none of
+        # those that a thread sends past the event loop.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
+        return listener
     except OSError as exc:
         where = f"{settings.host}:{settings.port}"
         raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc

@@ -17,6 +17,7 @@ import pytest
 
 from tests.http.client import Client, basic
 from tests.http.server import Server, running
+from tests.programs import PENSTOCK
 
 MEBIBYTE = 2**20
 AUTHORIZATION = f"Authorization: {basic('user', 'password')}\r\n"
@@ -416,3 +417,38 @@ def test_a_head_may_have_64_kibibytes_however_it_arrives(
 ) -> None:
     head = form.format("y" * size) + "Connection: close\r\n\r\n"
     assert status_of(send(server.port, head.encode())) == (200 if size < 65_536 else 431)
+
+
+# It waits a second for a client to read.
+IMPATIENT = ("-c", "from penstock import server; server.UNREAD_SECONDS = 1; " + PENSTOCK[1])
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+def test_a_client_that_does_not_read_is_cut_off(log: Path, kind: str) -> None:
+    # Given a client that asks for more than fits between the two, and reads nothing of it
+    with running("memory:", log, program=IMPATIENT) as server:
+        admin = server.client("admin", "adminpassword")
+        for _ in range(16):
+            admin.push("wide", "x" * MEBIBYTE)
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(20)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(
+                f"GET /v1/queues/wide/messages HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}"
+                f"Accept: {kind}\r\n\r\n".encode()
+            )
+            assert connection.recv(12) == b"HTTP/1.1 200"
+            # Then the server gives it up
+            deadline = time.monotonic() + 20
+            while is_open(server.port, connection.getsockname()[1]):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert len(read_all(connection)) < 16 * MEBIBYTE
+
+
+def is_open(port: int, remote_port: int) -> bool:
+    """Whether the kernel still has the server's end of a connection."""
+    ends = [line.split()[1:3] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    found = [(int(here.split(":")[1], 16), int(there.split(":")[1], 16)) for here, there in ends]
+    return (port, remote_port) in found
