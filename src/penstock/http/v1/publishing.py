@@ -180,27 +180,24 @@ def _idempotency_key(request: IncomingRequest) -> str | None:
 
 async def _read_batch(request: IncomingRequest) -> list[NewMessage]:
     batch = decode(_batch, await read_body(request, _BATCH_BYTES))
-    return _new_messages(batch.messages)
+    return [_new_message(form, f"messages[{at}]") for at, form in enumerate(batch.messages)]
 
 
 async def _read_lines(request: IncomingRequest) -> list[NewMessage]:
     lines = (await read_body(request, _BATCH_BYTES)).split(b"\n")
     forms = [
-        decode(_line, line, f"line {number}")
+        (decode(_line, line, f"line {number}"), f"line {number}")
         for number, line in enumerate(lines, 1)
         if line and not line.isspace()
     ]
-    return _new_messages(forms)
+    return [_new_message(form, where) for form, where in forms]
 
 
-def _new_messages(forms: list[NewMessageJson]) -> list[NewMessage]:
-    messages = []
-    for at, form in enumerate(forms):
-        try:
-            messages.append(new_message(form))
-        except InvalidArgument as exc:
-            raise InvalidArgument(f"messages[{at}]: {exc}") from None
-    return messages
+def _new_message(form: NewMessageJson, where: str) -> NewMessage:
+    try:
+        return new_message(form)
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"{where}: {exc}") from None
 
 
 # What the route says about itself.
