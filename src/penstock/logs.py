@@ -38,7 +38,20 @@ def configure_logs(level: Level, form: Literal["json", "console"]) -> None:
         ],
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+    logging.getLogger().handlers[:] = [_ToStructlog()]
     set_level(level)
+
+
+class _ToStructlog(logging.Handler):
+    """Writes what the store and libraries log through Python's logging, warnings and worse."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            structlog.get_logger().log(
+                record.levelno, record.getMessage(), logger=record.name, exc_info=record.exc_info
+            )
+        except Exception:
+            self.handleError(record)
 
 
 def set_level(level: Level) -> None:

@@ -32,7 +32,7 @@ from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
 from penstock.storage.registry import open_store
 
-__all__ = ["check_exposure", "check_users", "run_server", "serve"]
+__all__ = ["check_exposure", "check_tls", "check_users", "run_server", "serve"]
 
 # The writer thread must get its turn while the loop is busy. With the interpreter's default of
 # 5 ms, a commit that needs several turns takes tens of milliseconds.
@@ -41,6 +41,8 @@ SWITCH_SECONDS = 0.0005
 GC_THRESHOLD = 10_000
 GRACE_SECONDS = 10
 KEEP_ALIVE_SECONDS = 75
+# How long a client may read nothing of an answer. Spark and people with a pager take their time.
+UNREAD_SECONDS = 300
 _BACKLOG = 2048
 _REFRESH_SECONDS = 5.0
 _TICKS_PER_SECOND = 10
@@ -73,6 +75,26 @@ def check_users(settings: Settings) -> None:
             f"user and admin are both called {names[0]!r}: set another PENSTOCK_USER_USERNAME or "
             "PENSTOCK_ADMIN_USERNAME"
         )
+
+
+def check_tls(settings: Settings) -> None:
+    """Raises `InvalidArgument` for a certificate that cannot be used, or a key without one."""
+    certificate, key = settings.tls_certificate, settings.tls_key
+    if certificate is None:
+        if key is not None:
+            raise InvalidArgument(
+                "PENSTOCK_TLS_KEY is set without PENSTOCK_TLS_CERTIFICATE: set both"
+            )
+        return
+    try:
+        # With a password: otherwise it would ask for that of an encrypted key, and wait.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except OSError as exc:
+        files = certificate if key is None else f"{certificate} with the key {key}"
+        raise InvalidArgument(
+            f"the certificate {files} cannot be used: {exc.strerror or exc}. It has to be a PEM "
+            "file with its key, which is not encrypted, in the same file or in PENSTOCK_TLS_KEY"
+        ) from exc
 
 
 class _Server(uvicorn.Server):
@@ -116,6 +138,7 @@ def server_options() -> dict[str, Any]:
         "http": Connection,
         "ws": "none",
         "access_log": False,
+        "log_config": None,
         "log_level": "error",
         "server_header": False,
         "proxy_headers": False,
@@ -132,6 +155,7 @@ async def serve(settings: Settings, unused: Mapping[str, str] = MappingProxyType
     """
     check_users(settings)
     check_exposure(settings)
+    check_tls(settings)
     listener = _listen(settings)
     log = RequestLog(settings.log_format)
     try:
@@ -201,7 +225,13 @@ def _dispatcher(broker: Broker, settings: Settings) -> Dispatcher:
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+        listener = socket.create_server(
+            (settings.host, settings.port), family=family, backlog=_BACKLOG
+        )
+        # Its connections inherit it. The kernel sees every byte that a client takes; we see none of
+        # those that a thread sends past the event loop.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
+        return listener
     except OSError as exc:
         where = f"{settings.host}:{settings.port}"
         raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc

@@ -54,6 +54,19 @@ def test_every_command_has_a_help_text(path: list[str]) -> None:
     assert all(line.strip("│* ") for line in described)
 
 
+def command_at(path: list[str]) -> Any:
+    command: Any = load(path[0], _Commands.entries[path[0]])
+    return command.commands[path[1]] if len(path) > 1 else command
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_all_that_is_said_of_a_parameter_is_shown(path: list[str]) -> None:
+    """What looks like markup would be taken for it, and be missing."""
+    shown = set(runner.invoke(app, [*path, "--help"]).output.split())
+    for parameter in command_at(path).params:
+        assert set(parameter.help.split()) <= shown, parameter.name
+
+
 def test_the_list_of_commands_says_what_each_says_itself() -> None:
     for name, entry in _Commands.entries.items():
         command: Any = load(name, entry)
@@ -64,10 +77,7 @@ def test_the_list_of_commands_says_what_each_says_itself() -> None:
 def test_every_parameter_has_a_word_about_it() -> None:
     without = []
     for path in PATHS:
-        command: Any = load(path[0], _Commands.entries[path[0]])
-        if len(path) > 1:
-            command = command.commands[path[1]]
-        without += [(path, one.name) for one in command.params if not one.help]
+        without += [(path, one.name) for one in command_at(path).params if not one.help]
 
     assert without == []
 

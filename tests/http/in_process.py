@@ -126,7 +126,7 @@ def _parse(data: bytes) -> Answer | None:
         return None
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
-    if len(body) < int(headers["content-length"]):
+    if len(body) < int(headers.get("content-length", 0)):
         return None
     return Answer(int(first.split()[1]), headers, body)
 

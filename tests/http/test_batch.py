@@ -53,7 +53,8 @@ def test_a_batch_that_is_no_json_is_refused(user: Client, group: str, body: byte
 
 def test_a_batch_has_a_limit_of_bytes(user: Client, group: str) -> None:
     assert push(user, group, ["x" * (2**20 + 1)]).status == 413
-    assert push(user, group, ["x" * 2**20] * 17).status == 413
+    refused = push(user, group, ["x" * 2**20] * 17)
+    assert (refused.status, refused.json["code"]) == (413, "batch_too_large")
     assert pop(user, group).json == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 
 import pytest
@@ -116,3 +117,43 @@ def test_a_strange_query_is_no_error_of_the_server(user: Client, group: str, que
 def test_a_method_that_a_path_does_not_have_is_not_allowed(user: Client) -> None:
     answer = user.ask("PUT", "/queue/push", "a")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
+
+
+def test_an_answer_without_content_has_no_length(admin: Client, group: str) -> None:
+    assert admin.ask("PUT", f"/v1/queues/{group}").status == 201
+    answer = admin.ask("DELETE", f"/v1/queues/{group}")
+    assert answer.status == 204
+    assert "content-length" not in answer.headers
+
+
+def test_a_body_that_is_compressed_is_refused(admin: Client, group: str) -> None:
+    """It would be stored so, and nobody who receives it could know."""
+    admin.ask("PUT", f"/v1/queues/{group}")
+    for path in ("/queue/push", f"/v1/queues/{group}/messages"):
+        answer = admin.ask("POST", path, b"hello", consumerGroup=group, Content_Encoding="gzip")
+        assert answer.status == 415
+        assert answer.json["code"] == "unsupported_media_type"
+        assert answer.headers["accept-encoding"] == "identity"
+        plain = admin.ask("POST", path, b"hello", consumerGroup=group, Content_Encoding="identity")
+        assert plain.status in (200, 201)
+
+
+def test_what_groups_that_cannot_be_used_are_answered_is_in_the_document(
+    admin: Client, group: str
+) -> None:
+    # Given a queue that nobody may write to, and that has no subscription `default`
+    assert admin.send_json("PUT", f"/v1/queues/{group}", {"events": True}).status == 201
+    id = admin.push(group).json["id"]
+    document = admin.ask("GET", "/openapi.json").json
+    for path, operations in document["paths"].items():
+        if not path.startswith("/queue/"):
+            continue
+        [(method, operation)] = operations.items()
+        content = json.dumps([id]) if "requestBody" in operation else None
+        # When it, or a name for dead letters, is used as a group
+        for name in (f"{group}-events", f"{group}-dlq"):
+            answer = admin.ask(
+                method.upper(), f"{path}?id={id}&seconds=1", content, consumerGroup=name
+            )
+            # Then the answer is one that the document has
+            assert str(answer.status) in operation["responses"], (method, path, answer)

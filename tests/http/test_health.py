@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import pytest
+
 from penstock.broker import Broker
 from tests.faults.files import FaultyFiles, failing
 from tests.faults.store import open_store
@@ -19,6 +21,18 @@ def test_a_server_that_is_well_says_so(anyone: Client) -> None:
         assert answer.status == 200
         store = {"status": "UP", "durability": "fsync"}
         assert answer.json == {"status": "UP", "components": {"store": store}}
+
+
+@pytest.mark.parametrize(
+    "path", ["/livez", "/readyz", "/actuator/health", "/docs", "/openapi.json"]
+)
+def test_what_is_open_to_everybody_can_be_asked_for_the_head_alone(
+    anyone: Client, path: str
+) -> None:
+    whole, head = anyone.ask("GET", path), anyone.ask("HEAD", path)
+    assert (head.status, head.body) == (200, b"")
+    for name in ("content-type", "content-length"):
+        assert head.headers[name] == whole.headers[name]
 
 
 async def test_after_a_failed_write_a_server_lives_but_is_not_ready(tmp_path: Path) -> None:

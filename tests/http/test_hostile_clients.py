@@ -10,12 +10,14 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 from tests.http.client import Client, basic
 from tests.http.server import Server, running
+from tests.programs import PENSTOCK
 
 MEBIBYTE = 2**20
 AUTHORIZATION = f"Authorization: {basic('user', 'password')}\r\n"
@@ -208,12 +210,49 @@ def test_a_length_and_chunks_together_are_refused(
     assert admin.view(group).json == []
 
 
-def test_a_half_closed_connection_is_still_answered(server: Server) -> None:
+def test_a_half_closed_connection_is_still_answered(server: Server, group: str) -> None:
+    pushes = [
+        f"{PUSH.replace('hostile', group)}Content-Length: 1\r\n\r\n{n}".encode() for n in range(3)
+    ]
+    for sent in (pushes[0], b"".join(pushes)):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+            connection.sendall(sent)
+            connection.shutdown(socket.SHUT_WR)
+            answer = read_all(connection)
+        statuses = [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]]
+        assert statuses == [200] * sent.count(b"POST")
+
+
+def test_a_long_poll_of_a_half_closed_connection_ends_at_once(
+    server: Server, admin: Client, group: str
+) -> None:
+    admin.ask("PUT", f"/v1/queues/{group}")
+    path = f"/v1/queues/{group}/subscriptions/default/receive"
+    poll = '{"wait_seconds": 20}'
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}Content-Length: {len(poll)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
-        connection.sendall((PUSH + "Content-Length: 1\r\nConnection: close\r\n\r\na").encode())
+        connection.sendall((head + poll).encode())
         connection.shutdown(socket.SHUT_WR)
         answer = read_all(connection)
-    assert not answer or status_of(answer) == 200
+    assert answer.endswith(b'{"deliveries":[]}')
+
+
+def test_a_half_closed_connection_gets_the_whole_of_a_stream(
+    server: Server, admin: Client, group: str
+) -> None:
+    batch = json.dumps(["x" * 10_000] * 500)
+    assert admin.ask("POST", "/queue/batch/push", batch, consumerGroup=group).status == 200
+    request = (
+        f"GET /v1/queues/{group}/messages HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}"
+        "Accept: application/x-ndjson\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(request.encode())
+        connection.shutdown(socket.SHUT_WR)
+        time.sleep(0.2)
+        answer = read_all(connection)
+    assert answer.count(b'"index":') == 500
+    assert answer.endswith(b"0\r\n\r\n")
 
 
 def test_a_client_that_goes_away_in_the_middle_of_its_body_is_no_error(server: Server) -> None:
@@ -249,15 +288,27 @@ def test_slow_clients_are_let_go_and_too_many_are_refused(hasty: Server) -> None
         connection.close()
         assert status_of(answer) == 408, beginning
     assert [line for line in hasty.log_lines() if line["level"] == "error"] == []
-    # When there are too many connections, then a request is refused until some have gone
+    # When there are too many connections, then a request on a new one is refused
+    early = HTTPConnection("127.0.0.1", hasty.port, timeout=10)
+    early.connect()
     idle = [socket.create_connection(("127.0.0.1", hasty.port)) for _ in range(30)]
-    assert user.push("orders").status == 503
+    refused = user.ask("GET", "/v1/queues", X_Request_Id="one-too-many")
+    assert (refused.status, refused.json["code"]) == (503, "service_unavailable")
+    assert (refused.json["request_id"], refused.headers["retry-after"]) == ("one-too-many", "1")
+    # And one on a connection that was there before is served
+    early.request("GET", "/livez")
+    assert early.getresponse().status == 200
+    early.close()
+    # And when some have gone, so are all
     for connection in idle:
         connection.close()
     deadline = time.monotonic() + 5
     while (status := user.push("orders").status) == 503 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert status == 200
+    # And the log has what was refused
+    [line] = [one for one in hasty.log_lines() if one.get("request_id") == "one-too-many"]
+    assert (line["path"], line["status"]) == ("/v1/queues", 503)
 
 
 @pytest.mark.parametrize(
@@ -334,3 +385,70 @@ def test_many_requests_in_a_row_are_all_answered(server: Server, admin: Client, 
     assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200] * 501
     popped = admin.ask("GET", "/queue/batch/pop?count=100", consumerGroup=group).json
     assert [one["content"] for one in popped] == [f"{n:03}" for n in range(100)]
+
+
+def test_what_came_before_garbage_is_answered_first(
+    server: Server, admin: Client, group: str
+) -> None:
+    # Given a request with something behind it that is no request, in the same packet
+    push = PUSH.replace("hostile", group)
+    whole = f"{push}Content-Length: 1\r\n\r\n"
+    for number, garbage in enumerate(
+        [
+            "\0\0\0\0",
+            "NONSENSE\r\n\r\n",
+            "GET /livez HTTP/1.1\r\nbad header\r\n\r\n",
+            push + "Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            "GET / HTTP/1.1\r\n" + "x: y\r\n" * 50_000 + "\r\n",
+            "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+        ]
+    ):
+        # When it is stored
+        answer = send(server.port, f"{whole}{number}{garbage}".encode())
+        # Then that is what the client is told, and nothing else
+        assert [int(part[:3]) for part in answer.split(b"HTTP/1.1 ")[1:]] == [200], garbage[:40]
+    assert len(admin.view(group).json) == 6
+
+
+@pytest.mark.parametrize("size", [60_000, 66_000, 100_000])
+@pytest.mark.parametrize("form", ["GET /livez?{} HTTP/1.1\r\n", "GET /livez HTTP/1.1\r\nx: {}\r\n"])
+def test_a_head_may_have_64_kibibytes_however_it_arrives(
+    server: Server, form: str, size: int
+) -> None:
+    head = form.format("y" * size) + "Connection: close\r\n\r\n"
+    assert status_of(send(server.port, head.encode())) == (200 if size < 65_536 else 431)
+
+
+# It waits a second for a client to read.
+IMPATIENT = ("-c", "from penstock import server; server.UNREAD_SECONDS = 1; " + PENSTOCK[1])
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+def test_a_client_that_does_not_read_is_cut_off(log: Path, kind: str) -> None:
+    # Given a client that asks for more than fits between the two, and reads nothing of it
+    with running("memory:", log, program=IMPATIENT) as server:
+        admin = server.client("admin", "adminpassword")
+        for _ in range(16):
+            admin.push("wide", "x" * MEBIBYTE)
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(20)
+            connection.connect(("127.0.0.1", server.port))
+            connection.sendall(
+                f"GET /v1/queues/wide/messages HTTP/1.1\r\nHost: a\r\n{AUTHORIZATION}"
+                f"Accept: {kind}\r\n\r\n".encode()
+            )
+            assert connection.recv(12) == b"HTTP/1.1 200"
+            # Then the server gives it up
+            deadline = time.monotonic() + 20
+            while is_open(server.port, connection.getsockname()[1]):
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            assert len(read_all(connection)) < 16 * MEBIBYTE
+
+
+def is_open(port: int, remote_port: int) -> bool:
+    """Whether the kernel still has the server's end of a connection."""
+    ends = [line.split()[1:3] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    found = [(int(here.split(":")[1], 16), int(there.split(":")[1], 16)) for here, there in ends]
+    return (port, remote_port) in found

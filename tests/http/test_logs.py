@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import logging
 import time
 from typing import Any
 
@@ -48,6 +50,25 @@ def test_a_request_is_one_line(user: Client, server: Server, group: str) -> None
     assert (line["status"], line["level"]) == (200, "info")
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "logged", "status"),
+    [
+        ("GET", "/v1/queues/{group}/messages?limit=1", "/v1/queues/{group}/messages", 404),
+        ("GET", "/{group}/nothing", "/{group}/nothing", 404),
+        ("DELETE", "/queue/push", "/queue/push", 405),
+        ("HEAD", "/livez", "/livez", 200),
+        ("GET", "/a" + "b" * 1000, "/a" + "b" * 298, 404),
+    ],
+)
+def test_a_line_has_the_method_and_the_path_of_the_request(
+    user: Client, server: Server, group: str, method: str, path: str, logged: str, status: int
+) -> None:
+    user.ask(method, path.format(group=group), X_Request_Id=group)
+    [line] = lines_of(server, group)
+    found = (line["method"], line["path"], line["status"])
+    assert found == (method, logged.format(group=group), status)
+
+
 def test_neither_contents_nor_passwords_are_logged(
     server: Server, user: Client, admin: Client, group: str
 ) -> None:
@@ -80,8 +101,30 @@ def test_the_level_can_be_changed_while_it_runs(server: Server, admin: Client) -
     assert (len(lines_of(server, "quiet")), len(lines_of(server, "heard"))) == (0, 1)
 
 
+def test_what_others_log_is_json_too(capsys: pytest.CaptureFixture[str]) -> None:
+    # Given what the store, the web server or a library says through Python's own logging
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
+    try:
+        configure_logs("warning", "json")
+        logger = logging.getLogger("penstock.storage")
+        logger.info("not wanted")
+        try:
+            raise OSError("the disk")
+        except OSError:
+            logger.exception("a %s failed", "write")
+    finally:
+        structlog.configure(**before)
+        logging.getLogger().handlers[:] = handlers
+    # Then it is one line like any other
+    [text] = capsys.readouterr().err.splitlines()
+    line = json.loads(text)
+    assert (line["event"], line["level"]) == ("a write failed", "error")
+    assert line["logger"] == "penstock.storage"
+    assert line["exception"].endswith("OSError: the disk")
+
+
 def test_there_is_a_form_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    before = structlog.get_config()
+    before, handlers = structlog.get_config(), logging.getLogger().handlers[:]
     try:
         configure_logs("warning", "console")
         logger = structlog.get_logger()
@@ -89,6 +132,7 @@ def test_there_is_a_form_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         logger.warning("wanted", number=7)
     finally:
         structlog.configure(**before)
+        logging.getLogger().handlers[:] = handlers
     [line] = capsys.readouterr().err.splitlines()
     assert "wanted" in line
     assert "number=7" in line

@@ -95,7 +95,8 @@ def test_a_content_of_one_mebibyte_is_accepted_and_one_byte_more_is_not(
     user: Client, group: str
 ) -> None:
     assert user.push(group, "x" * 2**20).status == 200
-    assert user.push(group, "x" * (2**20 + 1)).status == 413
+    refused = user.push(group, "x" * (2**20 + 1))
+    assert (refused.status, refused.json["code"]) == (413, "message_too_large")
     assert len(user.pop(group).json["content"]) == 2**20
 
 

@@ -11,16 +11,63 @@ from pathlib import Path
 import pytest
 
 from penstock.client import Client, Retry, Unreachable
-from tests.http.server import running
+from penstock.errors import InvalidArgument
+from penstock.server import check_tls
+from penstock.settings import Settings
+from tests.http.server import penstock_command, running
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
-def test_a_server_speaks_tls_with_a_certificate(tmp_path: Path, log: Path) -> None:
+def openssl(*arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    """A certificate and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     command += ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    command += ["-keyout", str(key), "-out", str(certificate), "-days", "2"]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    openssl(*command, "-keyout", str(key), "-out", str(certificate), "-days", "2")
+    return certificate, key
+
+
+def test_a_certificate_that_cannot_be_used_is_wrong_usage(
+    pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    certificate, key = map(str, pair)
+    missing, locked = str(tmp_path / "missing.pem"), str(tmp_path / "locked.pem")
+    openssl("ec", "-aes256", "-passout", "pass:x", "-in", key, "-out", locked)
+    for given, with_key, why in [
+        (missing, None, "No such file"),
+        (certificate, missing, "No such file"),
+        (certificate, None, "with its key"),
+        (key, certificate, "with its key"),
+        (certificate, locked, "not encrypted"),
+        (None, key, "set both"),
+    ]:
+        settings = Settings(data="memory:", tls_certificate=given, tls_key=with_key)
+        with pytest.raises(InvalidArgument, match=why):
+            check_tls(settings)
+    check_tls(Settings(data="memory:", tls_certificate=certificate, tls_key=key))
+
+    # And the command says so, in a sentence
+    command = penstock_command("serve", "--data", "memory:", "--port", "0")
+    done = subprocess.run(
+        [*command, "--tls-certificate", missing],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert line.startswith("invalid_argument: the certificate")
+
+
+def test_a_server_speaks_tls_with_a_certificate(pair: tuple[Path, Path], log: Path) -> None:
+    certificate, key = pair
     options = ["--tls-certificate", str(certificate), "--tls-key", str(key)]
     with running("memory:", log, *options) as server:
         assert server.url.startswith("https://")

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 from penstock.client import Client
 from penstock.pipeline.bronze import MESSAGES, land_stream
 from penstock.pipeline.lake import Lake
+from penstock.spark.fetch import Range, fetch
 from penstock.spark.options import read_options
-from penstock.spark.schema import read_schema
+from penstock.spark.schema import Shaper, read_schema
 from penstock.spark.stream_reader import PenstockStreamReader
 from penstock.spark.versions import ReadAllAvailable
 from tests.client.server import Server
@@ -131,6 +132,27 @@ def test_a_server_that_was_away_is_waited_for_and_then_named_and_the_next_run_go
         land(spark, lake, **options)
 
     assert landed(lake) == [("orders", 0), ("orders", 1)]
+
+
+def test_a_task_that_is_slower_than_the_patience_with_a_server_goes_on_after_a_restart(
+    tmp_path: Path,
+) -> None:
+    with Server(str(tmp_path / "data"), tmp_path / "log") as server:
+        given = {"url": server.url, **OPTIONS, "retrySeconds": "2", "subscribe": "orders"}
+        options = read_options(given, "batch")
+        with admin(server.url) as client:
+            client.create_queue("orders")
+            for _ in range(40):
+                client.publish("orders", [b"x" * 1000] * 1000)
+        # Given a task that has begun to read
+        batches = fetch(Range("orders", 0, 40_000), options, Shaper(read_schema(options)))
+        rows = next(batches).num_rows
+        # When it works for longer than that on its first rows, while the server is restarted
+        server.end(signal.SIGKILL)
+        server.start()
+        time.sleep(2.1)
+        # Then it reads the others
+        assert rows + sum(batch.num_rows for batch in batches) == 40_000
 
 
 def test_another_pattern_after_a_restart_goes_on_with_what_it_matches(

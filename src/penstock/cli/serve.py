@@ -20,26 +20,31 @@ __all__ = ["serve"]
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on. [127.0.0.1]")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on. [8080]")] = None,
-    data: Annotated[str | None, typer.Option(help="Data directory. [./data]")] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on. Default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on. Default: 8080.")] = None,
+    data: Annotated[str | None, typer.Option(help="Data directory. Default: ./data.")] = None,
     store: Annotated[
         str | None,
-        typer.Option(help="Where messages are kept: redis://host:port/db. [the data directory]"),
+        typer.Option(
+            help="Where messages are kept: redis://host:port/db. Default: the data directory."
+        ),
     ] = None,
     archive: Annotated[
         str | None, typer.Option(help="The durable record behind a Redis: mongodb://host:port/db.")
     ] = None,
     sync: Annotated[
-        str | None, typer.Option(help="When a write is answered: always, interval, never. [always]")
+        str | None,
+        typer.Option(help="When a write is answered: always, interval, never. Default: always."),
     ] = None,
     tls_certificate: Annotated[
         str | None, typer.Option(help="Serve TLS with this certificate, a PEM file.")
     ] = None,
     tls_key: Annotated[str | None, typer.Option(help="Its key, if it is in another file.")] = None,
-    log_level: Annotated[str | None, typer.Option(help="debug to error. [info]")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug to error. Default: info.")] = None,
     log_format: Annotated[
-        str | None, typer.Option(help="json, or console for people. [json]")
+        str | None, typer.Option(help="json, or console for people. Default: json.")
     ] = None,
     settings_file: Annotated[
         Path | None,

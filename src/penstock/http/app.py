@@ -82,6 +82,9 @@ async def create_app(
         *Ops(broker, users, tokens, registry).routes(),
     ]
     routes += Documents(routes).routes()
+    # Many that watch a server ask for the head alone.
+    is_open = [route for route in routes if route.method == "GET" and route.role is None]
+    routes += [route._replace(method="HEAD") for route in is_open]
     # The framework's default router is shared by all applications of a process.
     app = Application(router=Router())
     for route in routes:

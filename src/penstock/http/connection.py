@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httptools
 import uvicorn
-from blacksheep import Application, Response
+from blacksheep import Application
 from uvicorn.server import ServerState
 
 from penstock.http.exchange import Exchange, IncomingRequest
@@ -26,7 +26,11 @@ class Connection(asyncio.Protocol):
 
     - A head (request line and headers) of more than `MAX_HEAD_BYTES` is answered with 431.
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
-    - Pipelined requests wait, unread, until those before them are answered.
+    - Pipelined requests wait, unread, until those before them are answered. What arrived before
+      something that makes no sense is still answered.
+    - Beyond the limit of connections, requests on those that came last are refused; the others are
+      served as before.
+    - A client that has sent all it has to say, and closed its side, still gets its answers.
     - When a request is answered before it has arrived in full (413, 401), the connection is closed
       only after a moment in which the rest is thrown away: to close it at once would destroy the
       answer before a client that is still sending has read it.
@@ -49,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._loop = _loop or asyncio.get_running_loop()
         self._parser = self._new_parser()
         self._transport: asyncio.Transport
+        self._is_beyond_limit = False
         self._is_reading = True
         self._drained: asyncio.Future[None] | None = None
         # The request that is coming in.
@@ -56,12 +61,17 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
         self._head_bytes = 0
+        self._data_bytes = 0  # of what the parser is given now
+        self._is_head_too_long = False
         self._receiving_since: float | None = None
-        # The latest request, and those that wait until the ones before them are answered.
+        # The latest request; the one that is being answered, which may be an earlier one; and those
+        # that wait for their turn.
         self._exchange: Exchange | None = None
+        self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
         self._idle_since: float | None = None
         self._is_lingering = False
+        self._is_ending = False  # once what is owed is answered
         self._common: list[tuple[bytes, bytes]] = []
         self._head_starts: dict[int, bytes] = {}
 
@@ -77,34 +87,45 @@ class Connection(asyncio.Protocol):
         # uvloop's transports do not derive from asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)  # type: ignore[arg-type]
+        self._is_beyond_limit = self._is_too_many()
         self._receiving_since = self._loop.time()
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
-        if self._exchange is not None:
-            self._exchange.leave()
+        if self._running is not None:
+            self._running.leave()
         for exchange in self._waiting:
             exchange.leave()
         self.resume_writing()
         # Each of these refers back to the connection. Without them it is freed at once, not when
         # the garbage collector runs, which is seldom.
         self._exchange = None
+        self._running = None
         self._waiting.clear()
         del self._parser
 
-    def eof_received(self) -> None:
-        """Half closed: a client that sends no more may still read."""
+    def eof_received(self) -> bool:
+        """The client sends no more, but it may still read: whether the connection stays open."""
+        if not self._owes_an_answer() or self._transport.get_extra_info("ssl_object") is not None:
+            return False
+        self._end_when_answered()
+        for exchange in (self._running, *self._waiting):
+            if exchange is not None:
+                exchange.hang_up()
+        return True
 
     def data_received(self, data: bytes) -> None:
         if self._is_lingering:
             return
         self._idle_since = None
+        self._data_bytes = len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._pass_over_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError:
-            self._refuse_now(HTTPStatus.BAD_REQUEST)
+            too_long = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            self._refuse(too_long if self._is_head_too_long else HTTPStatus.BAD_REQUEST)
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -134,6 +155,8 @@ class Connection(asyncio.Protocol):
         self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
+        if self._head_bytes + self._data_bytes > MAX_HEAD_BYTES:
+            self._check_head()
         self._is_in_head = False
         parser = self._parser
         if parser.should_upgrade():
@@ -168,6 +191,13 @@ class Connection(asyncio.Protocol):
             if not exchange.is_answered:
                 exchange.end()
 
+    def _check_head(self) -> None:
+        """It may have come at once with a long body, or with the next requests: so count."""
+        size = len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
+        if size > MAX_HEAD_BYTES:
+            self._is_head_too_long = True
+            raise ValueError("the head is too long")
+
     @property
     def _current(self) -> Exchange:
         assert self._exchange is not None
@@ -177,7 +207,7 @@ class Connection(asyncio.Protocol):
         """Parse the request again without the offer. ``rest`` is what follows its head."""
         method = self._parser.get_method()
         if method == b"CONNECT":
-            self._refuse_now(HTTPStatus.BAD_REQUEST)
+            self._refuse(HTTPStatus.BAD_REQUEST)
             return
         version = self._parser.get_http_version().encode()
         lines = [method + b" " + self._url + b" HTTP/" + version]
@@ -192,14 +222,15 @@ class Connection(asyncio.Protocol):
     # Requests, one after the other.
 
     def _start(self, exchange: Exchange) -> None:
-        server = self._server
-        if self._limit and max(len(server.connections), len(server.tasks)) >= self._limit:
+        self._running = exchange
+        if self._is_beyond_limit and self._is_too_many():
             exchange.is_kept_alive = False
-            work = exchange.refuse(Response(HTTPStatus.SERVICE_UNAVAILABLE))
-        else:
-            work = exchange.run(self._app)
-        exchange.task = self._loop.create_task(work)
-        server.tasks.add(exchange.task)
+            exchange.request.is_one_too_many = True
+        exchange.task = self._loop.create_task(exchange.run(self._app))
+        self._server.tasks.add(exchange.task)
+
+    def _is_too_many(self) -> bool:
+        return 0 < self._limit < len(self._server.connections)
 
     def ended(self, exchange: Exchange) -> None:
         """The task of an exchange is over. Nothing may be left in a cycle then."""
@@ -218,6 +249,8 @@ class Connection(asyncio.Protocol):
         elif self._waiting:
             self.resume_reading()
             self._start(self._waiting.popleft())
+        elif self._is_ending:
+            self._transport.close()
         else:
             self.resume_reading()
             self._idle_since = self._loop.time()
@@ -310,21 +343,31 @@ class Connection(asyncio.Protocol):
             self._refuse(HTTPStatus.REQUEST_TIMEOUT)
 
     def _owes_an_answer(self) -> bool:
-        """Whether a request before the one that is arriving has not been answered yet."""
+        """Whether a request has arrived as a whole, and has not been answered yet."""
         if self._waiting:
             return True
-        return self._is_in_head and self._exchange is not None and not self._exchange.is_answered
+        exchange = self._exchange
+        if exchange is None or exchange.is_answered:
+            return False
+        return self._is_in_head or exchange.is_whole
+
+    def _end_when_answered(self) -> None:
+        """Close after the answers that are owed, and forget a request that is still arriving."""
+        self._read_no_more()
+        self._is_ending = True
+        if self._waiting and not self._waiting[-1].is_whole:
+            self._waiting.pop()
 
     def _refuse(self, status: HTTPStatus) -> None:
-        """Refuse the request that is arriving; just close if another answer is under way."""
+        """Refuse the request that is arriving; just close if another answer comes first."""
         exchange = self._exchange
-        is_first = not self._owes_an_answer()
-        has_begun = not self._is_in_head and exchange is not None and exchange.has_begun
-        if is_first and (not has_begun or self._current.is_answered):
+        if self._owes_an_answer():
+            self._end_when_answered()
+        elif exchange is not None and exchange.has_begun and not exchange.is_answered:
+            self._read_no_more()
+            self._transport.close()
+        else:
             self._refuse_now(status)
-            return
-        self._read_no_more()
-        self._transport.close()
 
     def _refuse_now(self, status: HTTPStatus) -> None:
         self._read_no_more()

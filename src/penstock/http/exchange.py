@@ -40,11 +40,13 @@ class IncomingRequest(Request):
     """A request whose headers are in a dictionary, because a handler looks up ten of them.
 
     `first` holds the first header of each name. `caller` is the user who sent the request; the gate
-    sets it where the route asks for a role.
+    sets it where the route asks for a role. `is_one_too_many`: there are so many connections that
+    this one is to be refused.
     """
 
     exchange: Exchange
     caller: User
+    is_one_too_many = False
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]
@@ -94,6 +96,7 @@ class Exchange:
         "is_answered",
         "is_cut_short",
         "is_gone",
+        "is_hung_up",
         "is_kept_alive",
         "is_whole",
         "request",
@@ -114,6 +117,7 @@ class Exchange:
         self._waiting_bytes = 0
         self._waiter: asyncio.Future[None] | None = None
         self.is_whole = False
+        self.is_hung_up = False  # the client sends no more
         self.is_gone = False
         # The answer.
         self.has_begun = False
@@ -144,6 +148,11 @@ class Exchange:
         """The client has left."""
         if not self.is_answered:
             self.is_gone = True
+        self._wake()
+
+    def hang_up(self) -> None:
+        """The client has closed its side, which is also the first that is seen of its leaving."""
+        self.is_hung_up = True
         self._wake()
 
     def _wake(self) -> None:
@@ -185,6 +194,11 @@ class Exchange:
             else:
                 await self._wait()
 
+    async def hung_up(self) -> None:
+        """As `left`, or until the client has closed its side: it then waits for nothing more."""
+        while not (self.is_hung_up or self.is_gone or self.is_answered):
+            await self._wait()
+
     async def left(self) -> None:
         """Wait until the client has left, or was answered. The body must have been read before."""
         while not (self.is_gone or self.is_answered):
@@ -210,13 +224,6 @@ class Exchange:
             raise
         finally:
             connection.ended(self)
-
-    async def refuse(self, response: Response) -> None:
-        """Send an answer without asking the application."""
-        try:
-            await self._send(response)
-        finally:
-            self._connection.ended(self)
 
     async def _send(self, response: Response) -> None:
         connection = self._connection
@@ -266,7 +273,8 @@ class Exchange:
                 raise ValueError(f"the header {name!r} of an answer has a line break in it")
             head += b"%b: %b\r\n" % (name.lower(), value)
         if content is None:
-            head += b"content-length: 0\r\n"
+            if response.status != HTTPStatus.NO_CONTENT:  # which HTTP wants without a length
+                head += b"content-length: 0\r\n"
         else:
             kind = content.type or b"application/octet-stream"
             if content.length >= 0 and type(content) is not StreamedContent:

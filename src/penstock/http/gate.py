@@ -30,6 +30,7 @@ Handler = Callable[[IncomingRequest], Awaitable[Response]]
 
 _JSON = b"application/json"
 _MAX_ID_CHARACTERS = 128
+_MAX_PATH_CHARACTERS = 300
 
 logger = structlog.get_logger("penstock.http")
 
@@ -89,6 +90,8 @@ class Gate:
 
     def guard(self, route: Route) -> Handler:
         times: dict[int, Times] = {}  # by status
+        # The log has the real path. Figures have that of the route, so that there are only so many.
+        is_pattern = "{" in route.path or route.path == "*"
 
         async def guarded(request: IncomingRequest) -> Response:
             began = time.perf_counter()
@@ -113,7 +116,8 @@ class Gate:
                 times[number] = self._times.of(route.method, route.path, number)
             times[number].add(seconds)
             group = request.first.get(b"consumergroup")
-            self._log.add(request_id, route.method, route.path, group, number, seconds)
+            path = request.path[:_MAX_PATH_CHARACTERS] if is_pattern else route.path
+            self._log.add(request_id, request.method, path, group, number, seconds)
             return response
 
         # The type itself, not its name: otherwise the framework wraps the handler, twice, to
@@ -122,6 +126,12 @@ class Gate:
         return guarded
 
     async def _admit(self, request: IncomingRequest, route: Route) -> None:
+        if request.is_one_too_many:
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "there are too many connections: close some, or try again later",
+                {b"Retry-After": b"1"},
+            )
         limits = []
         if route.role is not None:
             header = request.first.get(b"authorization")

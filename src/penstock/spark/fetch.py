@@ -48,9 +48,9 @@ def fetch(part: Range, options: ReadOptions, shaper: Shaper) -> Iterator[pa.Reco
                 numbers = batch.column(_number(options))
                 gone += _gaps(numbers, at)
                 at = numbers[-1].as_py() + 1
-                since = time.monotonic()
                 _check(part, gone, options)
                 yield shaper.shape(batch)
+                since = time.monotonic()  # what Spark did with it in the meantime does not count
         except Interrupted as exc:
             if time.monotonic() - since > options.connection.retry_seconds:
                 raise Unreachable(

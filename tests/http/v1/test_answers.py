@@ -118,7 +118,9 @@ def test_the_document_is_whole(api: Api) -> None:
         assert told == set(re.findall(r"\{(\w+)\}", path))
         assert min(map(int, operation["responses"])) < 300
         if operation["security"]:
-            assert {"401", "403", "429"} <= set(operation["responses"])
+            assert {"401", "403", "429", "500", "503"} <= set(operation["responses"])
+        if "requestBody" in operation:
+            assert {"413", "415", "500", "503"} <= set(operation["responses"])
     assert set(every) >= _ADMIN_ONLY
     assert ("post", "/queue/push") in every
     assert ("get", "/metrics") in every

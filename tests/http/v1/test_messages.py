@@ -165,6 +165,13 @@ def test_a_wrong_line_is_named_by_its_number(api: Api, queue: str) -> None:
     assert api.send("POST", f"{queue}/messages", b"", {"Content-Type": NDJSON}).status == 400
 
 
+def test_a_line_without_a_body_is_named_by_its_number_too(api: Api, queue: str) -> None:
+    lines = b'\n{"body": "a"}\r\n\r\n{"topic": "b"}'
+    reply = api.send("POST", f"{queue}/messages", lines, {"Content-Type": NDJSON})
+    assert reply.status == 400
+    assert reply.json["detail"].startswith("line 4: a message has exactly one of")
+
+
 def test_an_idempotency_key_makes_a_repeated_publish_harmless(api: Api, queue: str) -> None:
     batch = [{"body": "a"}, {"body": "b", "dedup_key": "own"}]
     first = publish(api, queue, *batch, key="k").json["messages"]

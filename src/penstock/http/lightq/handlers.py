@@ -13,7 +13,13 @@ from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_BODY_BYTES
 from penstock.core.message import NewMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
-from penstock.errors import InvalidArgument, MessageNotFound, QueueExists, QueueNotFound
+from penstock.errors import (
+    InvalidArgument,
+    MessageNotFound,
+    MessageTooLarge,
+    QueueExists,
+    QueueNotFound,
+)
 from penstock.http.auth.user import Role
 from penstock.http.body import read_body
 from penstock.http.exchange import IncomingRequest
@@ -80,7 +86,7 @@ class LightQ:
 
     async def push(self, request: IncomingRequest) -> Response:
         group = group_of(request)
-        body = await read_body(request, MAX_BODY_BYTES)
+        body = await read_body(request, MAX_BODY_BYTES, MessageTooLarge)
         content = content_of(body)
         priority, scheduled = request.first.get(b"priority"), request.first.get(b"scheduledat")
         if priority is None and scheduled is None:

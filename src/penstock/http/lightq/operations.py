@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.core.limits import MAX_PRIORITY
 from penstock.errors import (
+    BatchTooLarge,
     DiskFull,
     InvalidArgument,
     InvalidName,
@@ -11,7 +12,9 @@ from penstock.errors import (
     MessageTooLarge,
     PenstockError,
     QueueFull,
+    ReservedQueue,
     StorageFailed,
+    SubscriptionNotFound,
 )
 from penstock.http.openapi.operation import JSON, Answer, Body, Operation, Parameter, gives
 from penstock.http.openapi.schema import NAME, NUMBER, TEXT, array_of, object_of
@@ -75,8 +78,10 @@ _LETTER = {
 }
 
 _BASIC: tuple[type[PenstockError], ...] = (InvalidArgument, InvalidName, StorageFailed)
-_PUSH = (*_BASIC, MessageTooLarge, QueueFull, DiskFull)
-_FIND = (*_BASIC, MessageNotFound)
+_PUSH = (*_BASIC, MessageTooLarge, QueueFull, ReservedQueue, DiskFull)
+# Somebody may have deleted the subscription that this API reads through.
+_READ = (*_BASIC, SubscriptionNotFound)
+_FIND = (*_READ, MessageNotFound)
 
 
 def _number(name: str, about: str, high: int, *, required: bool = False) -> Parameter:
@@ -134,7 +139,7 @@ VIEW = Operation(
         Parameter("messageCount", "header", "How many at most.", NUMBER),
         Parameter("consumed", "header", "`yes`, `no`, or all of them.", TEXT),
     ),
-    errors=_BASIC,
+    errors=_READ,
 )
 DLQ_VIEW = Operation(
     "View dead letters",
@@ -157,14 +162,14 @@ BATCH_PUSH = Operation(
     gives(array_of(_MESSAGE), "They are stored."),
     parameters=(_GROUP, _PRIORITY, _SCHEDULED),
     body=Body({JSON: _SOME_TEXTS}),
-    errors=_PUSH,
+    errors=(*_PUSH, BatchTooLarge),
 )
 BATCH_POP = Operation(
     "Reserve the next messages",
     _TAG,
     gives(array_of(_MESSAGE), "What there is; possibly nothing."),
     parameters=(_GROUP, _number("count", "How many at most; 10 if absent.", MAX_POP)),
-    errors=_BASIC,
+    errors=_READ,
 )
 BATCH_ACK = Operation(
     "Acknowledge many messages",
@@ -172,5 +177,5 @@ BATCH_ACK = Operation(
     gives(NUMBER, "How many of them are consumed."),
     parameters=(_GROUP,),
     body=Body({JSON: _TEXTS}),
-    errors=_BASIC,
+    errors=_READ,
 )

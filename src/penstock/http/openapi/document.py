@@ -189,6 +189,8 @@ def _errors(route: Route, operation: Operation) -> dict[HTTPStatus, list[str]]:
         found[_status(error)].append(f"`{error.code}`: {_first_line(error)}")
     if operation.body is not None and not found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE]:
         found[HTTPStatus.REQUEST_ENTITY_TOO_LARGE].append("The body is too large.")
+    if operation.body is not None:
+        found[HTTPStatus.UNSUPPORTED_MEDIA_TYPE].append("The body is compressed.")
     if operation.parameters and not found[HTTPStatus.BAD_REQUEST]:
         found[HTTPStatus.BAD_REQUEST].append("A parameter is malformed.")
     if route.role is not None:
@@ -199,6 +201,12 @@ def _errors(route: Route, operation: Operation) -> dict[HTTPStatus, list[str]]:
         found[HTTPStatus.TOO_MANY_REQUESTS].append(
             "Too many requests, or wrong passwords; `Retry-After` says how long to wait."
         )
+    if route.role is not None or operation.body is not None:
+        found[HTTPStatus.INTERNAL_SERVER_ERROR].append(
+            "An unexpected error, which the log has under the request's id, or damaged data."
+        )
+        if not found[HTTPStatus.SERVICE_UNAVAILABLE]:
+            found[HTTPStatus.SERVICE_UNAVAILABLE].append("The store is away, or the server stops.")
     return {status: texts for status, texts in found.items() if texts}
 
 

@@ -43,7 +43,7 @@ async def while_present(
 
 
 async def _cancel_when_gone(request: IncomingRequest, task: asyncio.Task[Any]) -> bool:
-    await request.exchange.left()
+    await request.exchange.hung_up()
     task.cancel()
     return True
 

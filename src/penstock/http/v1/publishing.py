@@ -22,7 +22,6 @@ from penstock.errors import (
     ReservedQueue,
 )
 from penstock.http.body import read_body
-from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
 from penstock.http.openapi.operation import JSON, Answer, Body, Operation, Parameter
@@ -75,7 +74,7 @@ class Publishing:
         if kind == _KIND_BATCH:
             messages: Sequence[NewMessage | bytes] | NewBatch = await _read_batch(request)
         elif kind == _KIND_MSGPACK:
-            messages = decode_batch(await _read_many(request))
+            messages = decode_batch(await read_body(request, _BATCH_BYTES))
         elif kind == _KIND_NDJSON:
             messages = await _read_lines(request)
         elif kind == _KIND_ARROW:
@@ -92,7 +91,7 @@ class Publishing:
 
     async def _read_arrow(self, request: IncomingRequest) -> NewBatch:
         rows = await self._streams.run(load_arrow, "rows")
-        data = await _read_many(request)
+        data = await read_body(request, _BATCH_BYTES)
         batch: NewBatch = await self._streams.run(rows.read_batch, data)
         return batch
 
@@ -101,14 +100,7 @@ class Publishing:
 
 
 async def _read_single(request: IncomingRequest, content_type: bytes | None) -> NewMessage:
-    try:
-        body = await read_body(request, MAX_BODY_BYTES)
-    except Refused as exc:
-        if exc.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise MessageTooLarge(
-                f"{exc}: store the content elsewhere and send a reference"
-            ) from None
-        raise
+    body = await read_body(request, MAX_BODY_BYTES, MessageTooLarge)
     # A message with nothing but defaults is stored without an envelope, so keep it at that.
     kind = (
         DEFAULT_CONTENT_TYPE
@@ -187,37 +179,25 @@ def _idempotency_key(request: IncomingRequest) -> str | None:
 
 
 async def _read_batch(request: IncomingRequest) -> list[NewMessage]:
-    batch = decode(_batch, await _read_many(request))
-    return _new_messages(batch.messages)
+    batch = decode(_batch, await read_body(request, _BATCH_BYTES))
+    return [_new_message(form, f"messages[{at}]") for at, form in enumerate(batch.messages)]
 
 
 async def _read_lines(request: IncomingRequest) -> list[NewMessage]:
-    lines = (await _read_many(request)).split(b"\n")
+    lines = (await read_body(request, _BATCH_BYTES)).split(b"\n")
     forms = [
-        decode(_line, line, f"line {number}")
+        (decode(_line, line, f"line {number}"), f"line {number}")
         for number, line in enumerate(lines, 1)
         if line and not line.isspace()
     ]
-    return _new_messages(forms)
+    return [_new_message(form, where) for form, where in forms]
 
 
-async def _read_many(request: IncomingRequest) -> bytes:
+def _new_message(form: NewMessageJson, where: str) -> NewMessage:
     try:
-        return await read_body(request, _BATCH_BYTES)
-    except Refused as exc:
-        if exc.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise BatchTooLarge(f"{exc}: split it") from None
-        raise
-
-
-def _new_messages(forms: list[NewMessageJson]) -> list[NewMessage]:
-    messages = []
-    for at, form in enumerate(forms):
-        try:
-            messages.append(new_message(form))
-        except InvalidArgument as exc:
-            raise InvalidArgument(f"messages[{at}]: {exc}") from None
-    return messages
+        return new_message(form)
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"{where}: {exc}") from None
 
 
 # What the route says about itself.

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from http import HTTPStatus
 from typing import TypeVar, cast
 
 import msgspec
 
 from penstock.core.limits import MAX_BODY_BYTES
-from penstock.errors import BatchTooLarge, InvalidArgument
+from penstock.errors import InvalidArgument
 from penstock.http.body import read_body
-from penstock.http.errors import Refused
 from penstock.http.exchange import IncomingRequest
 from penstock.http.v1.fields import MAX_NUMBER
 
@@ -66,12 +64,7 @@ def query_flag(request: IncomingRequest, name: str, *, default: bool) -> bool:
 
 async def read_form(request: IncomingRequest, decoder: msgspec.json.Decoder[Form]) -> Form:
     """An empty body is an empty form. Raises `BatchTooLarge` as well."""
-    try:
-        body = await read_body(request, _FORM_BYTES)
-    except Refused as exc:
-        if exc.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            raise BatchTooLarge(f"{exc}: split it") from None
-        raise
+    body = await read_body(request, _FORM_BYTES)
     return decode(decoder, body or b"{}")
 
 
