@@ -229,8 +229,9 @@ def _listen(settings: Settings) -> socket.socket:
             (settings.host, settings.port), family=family, backlog=_BACKLOG
         )
         # Its connections inherit it. The kernel sees every byte that a client takes; we see none of
-        # those that a thread sends past the event loop.
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
+        # those that a thread sends past the event loop. Only Linux has it.
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
         return listener
     except OSError as exc:
         where = f"{settings.host}:{settings.port}"
