@@ -112,7 +112,7 @@ class _Ended(BaseException):
 
 
 def lakes_ended_at_each_step(
-    before: Lake, work: Callable[[Lake], None], monkeypatch: pytest.MonkeyPatch
+    before: Lake, work: Callable[[Lake], object], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lake]:
     """Copies of a lake in which ``work`` ended before its first step, its second, to the last."""
     # A process ends, not the machine, so nothing has to be synced.

@@ -33,7 +33,7 @@ def land(spark: SparkSession, lake: Lake, *bodies: bytes, day: str, ddl: str = "
     refresh_silver(spark, lake, {"orders": ddl} if ddl else {})
 
 
-def compact(spark: SparkSession, lake: Lake) -> dict[str, tuple[int, int]]:
+def compact(spark: SparkSession, lake: Lake) -> dict[str, tuple[int, ...]]:
     done = compact_silver_days(lambda: spark, lake)
     return {table: tuple(each) for table, each in done.items()}
 

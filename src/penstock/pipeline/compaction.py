@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.place import Place, place_of, sync_file
 
-__all__ = ["Compacted", "Merge", "columns_of", "compact_table", "merge"]
+__all__ = ["Compacted", "Compacting", "Merge", "Show", "columns_of", "compact_table", "merge"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -47,6 +47,20 @@ class Compacted(NamedTuple):
 
     before: int
     after: int
+
+
+class Compacting(NamedTuple):
+    """What is done now, to be displayed: the directory in which files are merged, if any.
+
+    `done` is what was done in this table before.
+    """
+
+    table: str
+    directory: str
+    done: Compacted
+
+
+Show = Callable[[Compacting], None]
 
 
 def merge(
@@ -82,6 +96,7 @@ def compact_table(
     protected: Iterable[str] = (),
     at_least: int = 2,
     merge: Merge = _merge_files,
+    show: Show = lambda _: None,
 ) -> Compacted:
     """Compact every directory of the table with ``at_least`` small files that are not protected.
 
@@ -92,6 +107,7 @@ def compact_table(
     _clear(away)
     kept = set(protected)
     before = after = 0
+    show(Compacting(table, "", Compacted(before, after)))
     base = Path(lake.table(table))
     for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
         files = sorted(directory.glob("*.parquet"))
@@ -103,6 +119,7 @@ def compact_table(
         groups = _alike(small) if len(small) >= at_least else []
         if not groups:
             continue
+        show(Compacting(table, str(directory.relative_to(base)), Compacted(before, after)))
         fresh = away / str(number)
         fresh.mkdir(parents=True)
         for group in groups:
@@ -119,7 +136,9 @@ def compact_table(
         sync_file(directory.parent)
         before += len(merged)
         after += len(groups)
-    return Compacted(before, after)
+    done = Compacted(before, after)
+    show(Compacting(table, "", done))
+    return done
 
 
 def _alike(files: list[Path]) -> list[list[Path]]:

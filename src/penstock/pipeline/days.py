@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from penstock.pipeline.compaction import Compacted, columns_of, merge
+from penstock.pipeline.compaction import Compacted, Compacting, Show, columns_of, merge
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing
 from penstock.pipeline.place import Place
@@ -97,6 +97,7 @@ def compact_days(
     limits: Mapping[str, int],
     *,
     stage: Stage | None = None,
+    show: Show = lambda _: None,
 ) -> Compacted:
     """Compact every day of a queue but its newest, below the limit of the queue (`limits_of`).
 
@@ -107,6 +108,7 @@ def compact_days(
     landing = Landing(lake, days_job(table))
     done = landing.recover().progress
     before = after = 0
+    show(Compacting(days_table(table), "", Compacted(before, after)))
     found = sorted(_files(lake.table(table)), key=lambda each: each[:2])
     for queue, of_queue in groupby(found, lambda each: each.queue):
         files = [each for each in of_queue if each.first < limits.get(queue, 0)]
@@ -118,16 +120,19 @@ def compact_days(
                 each for each, kind in kinds.items() if kind == span.kind and _overlap(each, part)
             ]
             is_whole = all(_is_inside(each, part) for each in some)
-            directory = f"{days_table(table)}/queue={queue}/day={span.kind.day}"
-            sources = [each.file for each in some]
-            stage(sources, landing.staging / directory, number, None if is_whole else part)
+            directory = f"queue={queue}/day={span.kind.day}"
+            show(Compacting(days_table(table), directory, Compacted(before, after)))
+            target = landing.staging / days_table(table) / directory
+            stage([each.file for each in some], target, number, None if is_whole else part)
             # One file, so that none can be visible before those with lower indexes.
             [move] = landing.staged(days_table(table), number)
             landing.land({queue: part.stop}, [move])
             before += sum(each.last in part for each in some)
             after += 1
     landing.trim()
-    return Compacted(before=before, after=after)
+    total = Compacted(before, after)
+    show(Compacting(days_table(table), "", total))
+    return total
 
 
 def _files(base: Place) -> Iterator[_File]:

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
-from penstock.pipeline.compaction import Compacted, compact_table
+from penstock.pipeline.compaction import Compacted, Show, compact_table
 from penstock.pipeline.days import compact_days, days_table, limits_of
 from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.jars import CATALOG
@@ -225,7 +225,11 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
 
 
 def compact(
-    lake: Lake, spark: Callable[[], SparkSession], *, at_least: int = 2
+    lake: Lake,
+    spark: Callable[[], SparkSession],
+    *,
+    at_least: int = 2,
+    show: Show = lambda _: None,
 ) -> dict[str, Compacted]:
     """Compact the tables of bronze and of silver, as far as is safe. Returns the results by table.
 
@@ -236,21 +240,23 @@ def compact(
             f"the tables of {lake.root} are {lake.format}: {_COMPACTED_BY[lake.format]}"
         )
     if not lake.root.is_local:
-        return _compact_feed_days(lake) | silver.compact_silver_days(spark, lake)
+        return _compact_feed_days(lake, show) | silver.compact_silver_days(spark, lake, show=show)
     done = {}
     for table, number in _all_have_read(lake).items():
         later = Landing(lake, table).entries(number)
         protected = [move.path for entry in later for move in entry.files]
-        done[table] = compact_table(lake, table, protected=protected, at_least=at_least)
-    return done | silver.compact_silver(spark, lake, at_least=at_least)
+        done[table] = compact_table(lake, table, protected=protected, at_least=at_least, show=show)
+    return done | silver.compact_silver(spark, lake, at_least=at_least, show=show)
 
 
-def _compact_feed_days(lake: Lake) -> dict[str, Compacted]:
+def _compact_feed_days(lake: Lake, show: Show) -> dict[str, Compacted]:
     done = {}
     for feed in (MESSAGES, EVENTS):
         newest = Landing(lake, feed.table).last()
         limits = limits_of(feed.table, newest, newest.progress)
-        done[days_table(feed.table)] = compact_days(lake, feed.table, feed.number, limits)
+        done[days_table(feed.table)] = compact_days(
+            lake, feed.table, feed.number, limits, show=show
+        )
     return done
 
 

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
-from penstock.pipeline.compaction import Compacted, Merge, compact_table
+from penstock.pipeline.compaction import Compacted, Merge, Show, compact_table
 from penstock.pipeline.days import compact_days, days_table, limits_of
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
@@ -126,7 +126,11 @@ def _write(rows: DataFrame, directory: Place) -> None:
 
 
 def compact_silver(
-    spark: Callable[[], SparkSession], lake: Lake, *, at_least: int = 2
+    spark: Callable[[], SparkSession],
+    lake: Lake,
+    *,
+    at_least: int = 2,
+    show: Show = lambda _: None,
 ) -> dict[str, Compacted]:
     """Compact the tables of silver. Spark is asked for only if there are files to merge.
 
@@ -136,7 +140,9 @@ def compact_silver(
     newest = [move.path for move in landing.last().files]
     merge = _merge_with(spark)
     return {
-        table: compact_table(lake, table, protected=newest, at_least=at_least, merge=merge)
+        table: compact_table(
+            lake, table, protected=newest, at_least=at_least, merge=merge, show=show
+        )
         for table in sorted(landing.totals())
     }
 
@@ -155,7 +161,9 @@ def _merge_with(spark: Callable[[], SparkSession]) -> Merge:
     return merge
 
 
-def compact_silver_days(spark: Callable[[], SparkSession], lake: Lake) -> dict[str, Compacted]:
+def compact_silver_days(
+    spark: Callable[[], SparkSession], lake: Lake, *, show: Show = lambda _: None
+) -> dict[str, Compacted]:
     """Compact past days of the tables of silver into tables of their own (`compact_days`).
 
     Spark is asked for only if there are files to merge.
@@ -176,7 +184,7 @@ def compact_silver_days(spark: Callable[[], SparkSession], lake: Lake) -> dict[s
 
     return {
         days_table(table): compact_days(
-            lake, table, MESSAGES.number, limits_of(table, newest, ends), stage=stage
+            lake, table, MESSAGES.number, limits_of(table, newest, ends), stage=stage, show=show
         )
         for table in sorted(landing.totals())
     }
