@@ -21,6 +21,7 @@ from penstock.pipeline.place import Place
 
 __all__ = [
     "DAY",
+    "ending_at",
     "files",
     "lakes_ended_at_each_step",
     "land",
@@ -120,7 +121,7 @@ def lakes_ended_at_each_step(
     for step in count():
         lake = Lake(Path(before.root).with_name(f"{before.root.name}-{step}"))
         shutil.copytree(before.root, lake.root)
-        with monkeypatch.context() as patch, _ending_at(step, patch) as has_ended:
+        with monkeypatch.context() as patch, ending_at(step, patch) as has_ended:
             work(lake)
         yield Lake(lake.root)
         if not has_ended():
@@ -128,7 +129,8 @@ def lakes_ended_at_each_step(
 
 
 @contextmanager
-def _ending_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+def ending_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """Ends the block before that step, if it gets there; the result tells whether it did."""
     done = 0
 
     def limited(original: Callable[..., Any]) -> Callable[..., Any]:

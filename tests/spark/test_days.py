@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from random import Random
 from typing import NoReturn
 
+import pyarrow.parquet as pq
 import pytest
 
 from penstock.pipeline import days
@@ -15,7 +17,15 @@ from penstock.pipeline.landing import Landing
 from penstock.pipeline.place import Place
 from penstock.pipeline.run import compact
 from penstock.pipeline.status import status_of
-from tests.spark.landings import files, lakes_ended_at_each_step, land, rows, stage, stage_rows
+from tests.spark.landings import (
+    ending_at,
+    files,
+    lakes_ended_at_each_step,
+    land,
+    rows,
+    stage,
+    stage_rows,
+)
 
 COMPACTED = "compacted/bronze"
 
@@ -199,3 +209,56 @@ def test_files_that_overlap_and_are_too_large_for_one_are_cut_where_the_file_is_
             name(MONDAY, 800, 999),
         ]
         assert rows(ended, COMPACTED) == list(range(1000))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_random_batches_and_compactions_that_end_anywhere_leave_every_row_below_an_index_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Batches whose files overlap, with days in any order, and indexes that are in other tables."""
+    random = Random(seed)
+    monkeypatch.setattr(Place, "sync", lambda _: None)
+    monkeypatch.setattr(days, "_FILE_BYTES", random.choice([1500, 4000, 1024**3]))
+    day_of: dict[int, str] = {}
+
+    def land_some() -> None:
+        landing = Landing(lake, "bronze")
+        first = landing.recover().progress.get("orders", 0)
+        stop = first + random.randint(1, 40)
+        some = sorted(random.sample(range(first, stop), random.randint(1, stop - first)))
+        day = random.choice([MONDAY, TUESDAY])
+        tasks: dict[tuple[str, int], list[int]] = {}
+        for index in some:
+            if random.random() < 0.05:
+                day = random.choice([MONDAY, TUESDAY, WEDNESDAY])
+            day_of[index] = day
+            tasks.setdefault((day, random.randint(0, 2)), []).append(index)
+        for (of_day, _), indexes in tasks.items():
+            stage_rows(landing, indexes, day=of_day)
+        moves = landing.staged("bronze", "index")
+        random.shuffle(moves)
+        landing.land({"orders": stop}, moves)
+
+    def check() -> list[int]:
+        seen = rows(lake, COMPACTED)
+        assert seen == sorted(day_of)[: len(seen)]
+        for file in files(lake, COMPACTED):
+            with file.open() as opened:
+                found = pq.ParquetFile(opened).read()["index"].to_pylist()
+            assert {f"day={day_of[index]}" for index in found} == {file.parent.name}
+        return seen
+
+    for _ in range(12):
+        step = random.randint(0, 40)
+        with monkeypatch.context() as patch, ending_at(step, patch):
+            random.choice([land_some, lambda: compact_bronze(lake)])()
+        landed = Landing(lake, "bronze").last().progress.get("orders", 0)
+        for index in [each for each in day_of if each >= landed]:
+            del day_of[index]
+        check()
+    Landing(lake, "bronze").recover()
+    before = len(rows(lake))
+    land_each(lake, "2030-02-07", "2030-02-07")
+    day_of.update(dict.fromkeys(rows(lake)[before:], "2030-02-07"))
+    compact_bronze(lake)
+    assert check() == rows(lake)[:before]
