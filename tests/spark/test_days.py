@@ -211,7 +211,8 @@ def test_files_that_overlap_and_are_too_large_for_one_are_cut_where_the_file_is_
         assert rows(ended, COMPACTED) == list(range(1000))
 
 
-@pytest.mark.parametrize("seed", range(60))
+# With 1221, all rows of a file that are read at once are outside the range.
+@pytest.mark.parametrize("seed", [*range(40), 1221])
 def test_random_batches_and_compactions_that_end_anywhere_leave_every_row_below_an_index_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

@@ -81,7 +81,8 @@ def merge(
                     if rows is not None:
                         index = pc.field(number)
                         table = table.filter((index >= rows.start) & (index < rows.stop))
-                    writer.write_table(table)
+                    if table.num_rows:
+                        writer.write_table(table)
     target.sync()
 
 
