@@ -199,11 +199,9 @@ def _spans_by_row(kinds: Mapping[_File, _Kind], number: str, rows: range) -> Ite
     found = pa.concat_tables(
         _indexes(each.file, number, every.index(kind)) for each, kind in kinds.items()
     ).sort_by("index")
-    size = sum(each.file.size for each in kinds)
-    most = max(1, found.num_rows * _FILE_BYTES // size)
-    index = found["index"]
-    inside = pc.and_(pc.greater_equal(index, rows.start), pc.less(index, rows.stop))
-    bytes_per_row = size / found.num_rows
+    bytes_per_row = sum(each.file.size for each in kinds) / found.num_rows
+    most = max(1, int(_FILE_BYTES / bytes_per_row))
+    inside = (pc.field("index") >= rows.start) & (pc.field("index") < rows.stop)
     found = found.filter(inside).combine_chunks()
     index, kind = found["index"], found["kind"]
     changes = pc.indices_nonzero(pc.not_equal(kind[1:], kind[:-1])).to_pylist()
