@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,32 @@ from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.place import Place
 
-__all__ = ["DAY", "files", "lakes_ended_at_each_step", "land", "rows", "stage"]
+__all__ = [
+    "DAY",
+    "ending_at",
+    "files",
+    "lakes_ended_at_each_step",
+    "land",
+    "land_bodies",
+    "rows",
+    "stage",
+    "stage_rows",
+]
 
 DAY = "2030-01-31"
+_BRONZE = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("id", pa.string()),
+        ("body", pa.binary()),
+        ("content_type", pa.string()),
+        ("attributes", pa.map_(pa.string(), pa.string())),
+        ("topic", pa.string()),
+        ("priority", pa.int32()),
+        ("group_key", pa.string()),
+        ("created_at", pa.timestamp("us", "UTC")),
+    ]
+)
 # By these alone anything changes on a disk.
 STEPS = ("write", "move_to", "remove", "sync")
 
@@ -34,14 +58,41 @@ def stage(
     day: str = DAY,
     table: str = "bronze",
 ) -> None:
+    stage_rows(landing, range(first, first + count), name, day=day, table=table)
+
+
+def stage_rows(
+    landing: Landing,
+    indexes: Iterable[int],
+    name: str = "part-0",
+    *,
+    day: str = DAY,
+    table: str = "bronze",
+) -> None:
     directory = landing.staging / table / "queue=orders" / f"day={day}"
     with (directory / f"{name}-{uuid.uuid4().hex}.parquet").write() as file:
-        pq.write_table(pa.table({"index": range(first, first + count)}), file)
+        pq.write_table(pa.table({"index": indexes}), file)
 
 
 def land(landing: Landing, first: int, count: int, *, day: str = DAY) -> None:
     stage(landing, first, count, day=day)
     landing.land({"orders": first + count}, landing.staged("bronze", "index"))
+
+
+def land_bodies(lake: Lake, bodies: Sequence[bytes], *, day: str = DAY) -> None:
+    """A batch of bronze with these messages, after those that are there."""
+    landing = Landing(lake, "bronze")
+    first = landing.last().progress.get("orders", 0)
+    indexes = range(first, first + len(bodies))
+    at = datetime.fromisoformat(day).replace(tzinfo=UTC)
+    rows = [
+        {"index": index, "id": f"id-{index}", "body": body, "created_at": at}
+        for index, body in zip(indexes, bodies, strict=True)
+    ]
+    directory = landing.staging / "bronze" / "queue=orders" / f"day={day}"
+    with (directory / f"{uuid.uuid4().hex}.parquet").write() as file:
+        pq.write_table(pa.Table.from_pylist(rows, _BRONZE), file)
+    landing.land({"orders": indexes.stop}, landing.staged("bronze", "index"))
 
 
 def files(lake: Lake, table: str = "bronze") -> list[Place]:
@@ -62,7 +113,7 @@ class _Ended(BaseException):
 
 
 def lakes_ended_at_each_step(
-    before: Lake, work: Callable[[Lake], None], monkeypatch: pytest.MonkeyPatch
+    before: Lake, work: Callable[[Lake], object], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Lake]:
     """Copies of a lake in which ``work`` ended before its first step, its second, to the last."""
     # A process ends, not the machine, so nothing has to be synced.
@@ -70,7 +121,7 @@ def lakes_ended_at_each_step(
     for step in count():
         lake = Lake(Path(before.root).with_name(f"{before.root.name}-{step}"))
         shutil.copytree(before.root, lake.root)
-        with monkeypatch.context() as patch, _ending_at(step, patch) as has_ended:
+        with monkeypatch.context() as patch, ending_at(step, patch) as has_ended:
             work(lake)
         yield Lake(lake.root)
         if not has_ended():
@@ -78,7 +129,8 @@ def lakes_ended_at_each_step(
 
 
 @contextmanager
-def _ending_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+def ending_at(step: int, patch: pytest.MonkeyPatch) -> Iterator[Callable[[], bool]]:
+    """Ends the block before that step, if it gets there; the result tells whether it did."""
     done = 0
 
     def limited(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,11 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
 from penstock.cli.pipeline import app
+from penstock.pipeline import gold, silver
 from penstock.pipeline.lake import Lake
+from penstock.pipeline.landing import Landing
+from penstock.pipeline.session import check_master
+from tests.spark import landings
 from tests.spark.helpers import QUICK, World
 
 LIMIT_SECONDS = 120
@@ -22,6 +26,19 @@ LIMIT_SECONDS = 120
 
 def call(*words: str, answer: str | None = None) -> Result:
     return CliRunner().invoke(app, list(words), input=answer)
+
+
+def penstock(*words: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from penstock.cli import main; main()", "pipeline", *words],
+        cwd=cwd,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_SECONDS,
+        check=False,
+    )
 
 
 @pytest.fixture
@@ -77,15 +94,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 
 
 def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "from penstock.cli import main; main()", "pipeline", "run"],
-        cwd=tmp_path,
-        env={**os.environ, "JAVA_HOME": str(tmp_path / "nowhere")},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_SECONDS,
-        check=False,
-    )
+    done = penstock("run", cwd=tmp_path, JAVA_HOME=str(tmp_path / "nowhere"))
 
     assert done.returncode == 1
     log = tmp_path / "lake" / "_penstock" / "spark.log"
@@ -93,11 +102,61 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     assert "nowhere" in log.read_text()
 
 
-def test_a_setting_that_is_none_is_refused(lake: Lake) -> None:
-    done = call("run", "--lake", str(lake.root), "--conf", "spark.some.thing")
+@pytest.mark.parametrize("command", [["run"], ["compact"], ["replay", "--where", "1", "--to", "q"]])
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--conf", "spark.some.thing"], "the Spark setting 'spark.some.thing' is not name=value"),
+        (["--conf", "=x"], "the Spark setting '=x' is not name=value"),
+        (["--master", "local[x]"], "'local[x]' is not a Spark master: use local[*]"),
+        (["--master", "somewhere"], "'somewhere' is not a Spark master: use local[*]"),
+    ],
+)
+def test_what_spark_would_not_understand_is_refused_even_if_it_were_not_needed(
+    lake: Lake, command: list[str], words: list[str], told: str
+) -> None:
+    landings.land(Landing(lake, "bronze"), 0, 10)
+
+    done = call(*command, "--lake", str(lake.root), *words)
 
     assert done.exit_code == 1
-    assert "the Spark setting 'spark.some.thing' is not name=value" in " ".join(done.output.split())
+    assert told in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    "master",
+    [
+        *("local", "local[*]", "local[2]", "local[2, 3]", "local-cluster[2, 1, 1024]", "yarn"),
+        *("spark://host:7077", "spark://one:7077,two:7077", "k8s://https://host:6443"),
+    ],
+)
+def test_masters_that_spark_knows_are_not_refused(master: str) -> None:
+    check_master(master)
+
+
+def test_a_master_that_does_not_answer_is_told_in_one_sentence(tmp_path: Path) -> None:
+    done = penstock("run", "--master", "spark://host:port:1", cwd=tmp_path)
+
+    assert done.returncode == 1
+    assert "Spark did not start: org.apache.spark.SparkException" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_compaction_shows_what_it_is_at(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for first in (0, 10, 20):
+        landings.land(Landing(lake, "bronze"), first, 10)
+    # Given that the others have read these
+    for job in (silver.JOB, gold.JOB):
+        Landing(lake, job).land({"bronze": 3}, [])
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+
+    done = call("compact", "--lake", str(lake.root))
+
+    assert done.exit_code == 0
+    assert "became" in done.stderr
+    assert f"queue=orders/day={landings.DAY}" in done.stderr
 
 
 def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:

@@ -15,7 +15,6 @@ from penstock import NewMessage
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold
 from penstock.pipeline.bronze import MESSAGES, land_stream
-from penstock.pipeline.days import compact_days
 from penstock.pipeline.errors import LakeInUse, QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -23,8 +22,6 @@ from penstock.pipeline.replay import Replay
 from penstock.pipeline.run import Job, compact, run
 from penstock.pipeline.silver import refresh_silver
 from penstock.pipeline.status import status_of
-from tests.docs.page import blocks_in
-from tests.spark import landings
 from tests.spark.helpers import World
 
 BAD = {
@@ -265,24 +262,6 @@ def test_files_of_a_typed_table_are_merged_with_those_of_the_same_schema(
         for file in lake.table(typed).files(".parquet")
     ]
     assert kept == [[1, 1], ["1", "1"], ["1"]]
-
-
-def test_a_table_and_its_days_that_are_over_are_every_row_once_by_the_query_of_the_page(
-    spark: SparkSession, lake: Lake
-) -> None:
-    landing = Landing(lake, "bronze")
-    for first, day in ((0, "2030-02-04"), (10, "2030-02-05"), (20, "2030-02-05")):
-        landings.land(landing, first, 10, day=day)
-    assert compact_days(lake, "bronze", "index").after == 1
-    for name in ("bronze", "compacted/bronze"):
-        rows = spark.read.parquet(str(lake.table(name)))
-        rows.createOrReplaceTempView(name.partition("/")[0])
-
-    [query] = blocks_in("docs/pipeline.md", "sql")
-    found = spark.sql(query).collect()
-
-    assert sorted(row["index"] for row in found) == list(range(30))
-    assert spark.table("compacted").count() == 10
 
 
 def test_two_pipelines_cannot_have_one_lake(world: World, queue: str, lake: Lake) -> None:

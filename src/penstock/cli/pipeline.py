@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
@@ -25,6 +25,7 @@ from penstock.cli.output import console, print_json
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
+    from penstock.pipeline.compaction import Compacting
     from penstock.pipeline.lake import Lake
     from penstock.pipeline.run import Progress
 
@@ -140,7 +141,7 @@ def run_command(
         stop = threading.Event()
         spark = lake_session(
             job.lake, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
-        )
+        )()
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -213,7 +214,7 @@ def replay_command(
         found = _existing(lake)
         spark = lake_session(
             found, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
-        )
+        )()
         replay = Replay(spark, found, where, to)
         counts = replay.count()
         out = console()
@@ -237,24 +238,39 @@ def compact_command(
     master: Master = None,
     driver_memory: Memory = "1g",
     conf: Conf = None,
+    fetch_jars: FetchJars = False,
 ) -> None:
     """Merge the small files of each queue and day. Refused while a pipeline runs.
 
     Spark is started only for the files of silver. On S3 files cannot be exchanged: there the days
-    of bronze and events that are over are written to LAKE/compacted.
+    that are over are written to LAKE/compacted, and a pipeline may run.
     """
     with _refusals():
         from penstock.pipeline.jars import lake_session
         from penstock.pipeline.run import compact
 
         found = _existing(lake)
-        started = cache(
-            lambda: lake_session(
-                found, _master(master), memory=driver_memory, settings=conf, fetch_jars=False
-            )
+        spark = lake_session(
+            found, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
         )
-        with found.lock():
-            done = compact(found, started)
+        rows: dict[str, Compacting] = {}
+
+        def show(now: Compacting) -> None:
+            rows[now.table] = now
+            live.update(_compacting(rows.values()), refresh=True)
+
+        @cache
+        def start() -> Any:
+            # While it starts, what is written to stderr goes to its log.
+            live.console.print("Starting Spark")
+            live.stop()
+            try:
+                return spark()
+            finally:
+                live.start()
+
+        with found.lock(), _live() as live:
+            done = compact(found, start, show=show)
         for table, each in done.items():
             console().print(f"{table}: {each.before} files became {each.after}")
 
@@ -332,6 +348,13 @@ def _shown(progress: Progress) -> Table:
         f"{progress.batches:,}",
         f"{progress.batch_seconds:.1f} s",
     )
+    return table
+
+
+def _compacting(rows: Iterable[Compacting]) -> Table:
+    table = Table("table", "files", "became", "now")
+    for each in rows:
+        table.add_row(each.table, f"{each.done.before:,}", f"{each.done.after:,}", each.directory)
     return table
 
 

@@ -21,12 +21,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.place import Place, place_of, sync_file
 
-__all__ = ["Compacted", "Merge", "compact_table", "merge"]
+__all__ = ["Compacted", "Compacting", "Merge", "Show", "columns_of", "compact_table", "merge"]
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -48,8 +49,27 @@ class Compacted(NamedTuple):
     after: int
 
 
-def merge(files: Sequence[Place], target: Place) -> None:
-    """Write one file with all their rows, in this order. It is durable on return."""
+class Compacting(NamedTuple):
+    """What is done now, to be displayed: the directory in which files are merged, if any.
+
+    `done` is what was done in this table before.
+    """
+
+    table: str
+    directory: str
+    done: Compacted
+
+
+Show = Callable[[Compacting], None]
+
+
+def merge(
+    files: Sequence[Place], target: Place, number: str = "", rows: range | None = None
+) -> None:
+    """Write one file with all their rows, in this order. It is durable on return.
+
+    With ``rows``, only those with an index in that range; ``number`` is the column of the index.
+    """
     with files[0].open() as opened:
         schema = pq.read_schema(opened)
     with target.write() as file, pq.ParquetWriter(file, schema, compression="snappy") as writer:
@@ -57,7 +77,12 @@ def merge(files: Sequence[Place], target: Place) -> None:
             with each.open() as opened:
                 for batch in pq.ParquetFile(opened).iter_batches(_BATCH_ROWS):
                     # The columns are the same whoever wrote them; only metadata may differ.
-                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+                    table = pa.Table.from_batches([batch]).cast(schema)
+                    if rows is not None:
+                        index = pc.field(number)
+                        table = table.filter((index >= rows.start) & (index < rows.stop))
+                    if table.num_rows:
+                        writer.write_table(table)
     target.sync()
 
 
@@ -72,6 +97,7 @@ def compact_table(
     protected: Iterable[str] = (),
     at_least: int = 2,
     merge: Merge = _merge_files,
+    show: Show = lambda _: None,
 ) -> Compacted:
     """Compact every directory of the table with ``at_least`` small files that are not protected.
 
@@ -82,6 +108,7 @@ def compact_table(
     _clear(away)
     kept = set(protected)
     before = after = 0
+    show(Compacting(table, "", Compacted(before, after)))
     base = Path(lake.table(table))
     for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
         files = sorted(directory.glob("*.parquet"))
@@ -93,6 +120,7 @@ def compact_table(
         groups = _alike(small) if len(small) >= at_least else []
         if not groups:
             continue
+        show(Compacting(table, str(directory.relative_to(base)), Compacted(before, after)))
         fresh = away / str(number)
         fresh.mkdir(parents=True)
         for group in groups:
@@ -109,17 +137,21 @@ def compact_table(
         sync_file(directory.parent)
         before += len(merged)
         after += len(groups)
-    return Compacted(before, after)
+    done = Compacted(before, after)
+    show(Compacting(table, "", done))
+    return done
 
 
 def _alike(files: list[Path]) -> list[list[Path]]:
     """Neighbours that have the same columns, where there is more than one."""
-    groups = [list(group) for _, group in groupby(files, _columns)]
+    groups = [list(group) for _, group in groupby(files, lambda file: columns_of(place_of(file)))]
     return [group for group in groups if len(group) > 1]
 
 
-def _columns(file: Path) -> bytes | None:
-    return (pq.read_metadata(file).metadata or {}).get(_COLUMNS)
+def columns_of(file: Place) -> bytes | None:
+    """The names and types of the columns, if Spark wrote the file."""
+    with file.open() as opened:
+        return (pq.read_metadata(opened).metadata or {}).get(_COLUMNS)
 
 
 def _name(files: list[Path]) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pyspark
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.errors import PipelineError
 from penstock.pipeline.lake import DELTA, ICEBERG, Lake
-from penstock.pipeline.session import make_quiet_session
+from penstock.pipeline.session import check_master, make_quiet_session, settings_of
 
 __all__ = ["CATALOG", "check_jars", "lake_session", "lake_settings"]
 
@@ -70,20 +72,24 @@ _FORMATS = {
 
 def lake_session(
     lake: Lake, master: str | None, *, memory: str, settings: list[str] | None, fetch_jars: bool
-) -> SparkSession:
-    """A session that can read and write the lake. ``settings`` are more Spark settings, name=value.
+) -> Callable[[], SparkSession]:
+    """What starts a session that can read and write the lake.
 
-    Raises `InvalidArgument`, or `PipelineError` if Spark does not start.
+    ``settings`` are more Spark settings, name=value. Raises `InvalidArgument` at once for what
+    Spark would not understand.
     """
-    chosen = lake_settings(lake, fetch=fetch_jars)
-    for each in settings or ():
-        name, separator, value = each.partition("=")
-        if not separator:
-            raise InvalidArgument(f"the Spark setting {each!r} is not name=value")
-        chosen[name] = value
+    check_master(master)
+    chosen = lake_settings(lake, fetch=fetch_jars) | settings_of(settings or ())
+    return lambda: _start(lake, master, memory, chosen)
+
+
+def _start(lake: Lake, master: str | None, memory: str, chosen: dict[str, str]) -> SparkSession:
+    """Raises `PipelineError` if Spark does not start, or `InvalidArgument` if it lacks jars."""
     log = lake.spark_log
     try:
         spark = make_quiet_session(log, master, memory=memory, settings=chosen)
+    except Py4JJavaError as exc:
+        raise PipelineError(f"Spark did not start: {exc.java_exception}") from exc
     except PySparkException as exc:
         raise PipelineError(f"Spark did not start: {log} has the reason") from exc
     try:

@@ -7,7 +7,7 @@
       events/queue=<queue>/day=<day>/<first>-<last>.parquet      what happened to them
       silver/...  rejects/...                                    bodies that parse, and the others
       gold/<table>.parquet                                       figures
-      compacted/bronze/...  compacted/events/...                 days that are over; see `days`
+      compacted/<table>/...                                      days that are over; see `days`
       _penstock/                                                 the pipeline's own: no table
         lock
         format                                                   of the tables, if not parquet

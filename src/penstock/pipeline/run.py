@@ -16,8 +16,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold, silver
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
-from penstock.pipeline.compaction import Compacted, compact_table
-from penstock.pipeline.days import compact_days, days_table
+from penstock.pipeline.compaction import Compacted, Show, compact_table
+from penstock.pipeline.days import compact_days, days_table, limits_of
 from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.jars import CATALOG
 from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
@@ -225,27 +225,39 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
 
 
 def compact(
-    lake: Lake, spark: Callable[[], SparkSession], *, at_least: int = 2
+    lake: Lake,
+    spark: Callable[[], SparkSession],
+    *,
+    at_least: int = 2,
+    show: Show = lambda _: None,
 ) -> dict[str, Compacted]:
-    """Compact the tables of bronze and, on a disk, of silver, as far as is safe.
+    """Compact the tables of bronze and of silver, as far as is safe. Returns the results by table.
 
-    Returns the results by table.
+    On an object store, the results are tables of their own (`compact_days`).
     """
-    feeds = (MESSAGES, EVENTS)
     if lake.format != PARQUET:
         raise InvalidArgument(
             f"the tables of {lake.root} are {lake.format}: {_COMPACTED_BY[lake.format]}"
         )
     if not lake.root.is_local:
-        return {
-            days_table(feed.table): compact_days(lake, feed.table, feed.number) for feed in feeds
-        }
+        return _compact_feed_days(lake, show) | silver.compact_silver_days(spark, lake, show=show)
     done = {}
     for table, number in _all_have_read(lake).items():
         later = Landing(lake, table).entries(number)
         protected = [move.path for entry in later for move in entry.files]
-        done[table] = compact_table(lake, table, protected=protected, at_least=at_least)
-    return done | silver.compact_silver(spark, lake, at_least=at_least)
+        done[table] = compact_table(lake, table, protected=protected, at_least=at_least, show=show)
+    return done | silver.compact_silver(spark, lake, at_least=at_least, show=show)
+
+
+def _compact_feed_days(lake: Lake, show: Show) -> dict[str, Compacted]:
+    done = {}
+    for feed in (MESSAGES, EVENTS):
+        newest = Landing(lake, feed.table).last()
+        limits = limits_of(feed.table, newest, newest.progress)
+        done[days_table(feed.table)] = compact_days(
+            lake, feed.table, feed.number, limits, show=show
+        )
+    return done
 
 
 def trim_logs(lake: Lake) -> None:

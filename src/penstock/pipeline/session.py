@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-__all__ = ["make_quiet_session", "make_session"]
+from penstock.errors import InvalidArgument
+
+__all__ = ["check_master", "make_quiet_session", "make_session", "settings_of"]
 
 _SETTINGS = {
     # Days are in UTC everywhere.
@@ -37,6 +41,33 @@ _LOCAL = {
 }
 # For a local master that runs the Spark of the installed PySpark.
 _INSTALLED = {"spark.python.daemon.module": "penstock.pipeline.daemon"}
+
+
+# What Spark itself understands.
+_MASTER = re.compile(
+    r"local|local\[(\d+|\*)(\s*,\s*\d+)?\]|local-cluster\[[\d\s]+,[\d\s]+,[\d\s]+\]"
+    r"|yarn|spark://.+:\d+|k8s://.+"
+)
+
+
+def check_master(master: str | None) -> None:
+    """Raises `InvalidArgument` for what Spark would not understand."""
+    if master is not None and not _MASTER.fullmatch(master):
+        raise InvalidArgument(
+            f"{master!r} is not a Spark master: use local[*], local[4], spark://host:port, yarn or "
+            "k8s://…"
+        )
+
+
+def settings_of(given: Iterable[str]) -> dict[str, str]:
+    """From ``name=value``. Raises `InvalidArgument`."""
+    settings = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator or not name:
+            raise InvalidArgument(f"the Spark setting {each!r} is not name=value")
+        settings[name] = value
+    return settings
 
 
 def make_session(

@@ -1,12 +1,13 @@
 """Silver: parsed bodies, and separately those that could not be parsed, with the reason.
 
 Every row of bronze becomes one row of `silver` or one of `rejects`; a body never fails the query.
+The progress in the log is the number of the entry of bronze, and the next index of each queue.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,13 +16,14 @@ from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
-from penstock.pipeline.compaction import Compacted, Merge, compact_table
+from penstock.pipeline.compaction import Compacted, Merge, Show, compact_table
+from penstock.pipeline.days import compact_days, days_table, limits_of
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
 from penstock.pipeline.place import Place, sync_file
 from penstock.pipeline.tables import read_entries, show_in
 
-__all__ = ["JOB", "check_schemas", "compact_silver", "refresh_silver"]
+__all__ = ["JOB", "check_schemas", "compact_silver", "compact_silver_days", "refresh_silver"]
 
 JOB = "silver"
 # Rows of bronze per step; a step has at least one entry.
@@ -40,6 +42,8 @@ _ENVELOPE = (
     "created_at",
 )
 _CORRUPT = "_corrupt"
+# In the progress. No queue has such a character in its name.
+_QUEUE = "queue="
 
 
 def check_schemas(schemas: Mapping[str, str]) -> None:
@@ -66,7 +70,8 @@ def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) 
     for step in steps(Landing(lake, MESSAGES.table).entries(done), _STEP_ROWS):
         bronze = read_entries(spark, lake, MESSAGES.table, MESSAGES.number, step)
         moves = _stage(bronze, landing, schemas)
-        landing.land({MESSAGES.table: step[-1].number}, moves)
+        ends = {f"{_QUEUE}{queue}": index for queue, index in step[-1].progress.items()}
+        landing.land({MESSAGES.table: step[-1].number, **ends}, moves)
         rows += sum(move.rows for entry in step for move in entry.files)
     return rows
 
@@ -121,7 +126,11 @@ def _write(rows: DataFrame, directory: Place) -> None:
 
 
 def compact_silver(
-    spark: Callable[[], SparkSession], lake: Lake, *, at_least: int = 2
+    spark: Callable[[], SparkSession],
+    lake: Lake,
+    *,
+    at_least: int = 2,
+    show: Show = lambda _: None,
 ) -> dict[str, Compacted]:
     """Compact the tables of silver. Spark is asked for only if there are files to merge.
 
@@ -131,7 +140,9 @@ def compact_silver(
     newest = [move.path for move in landing.last().files]
     merge = _merge_with(spark)
     return {
-        table: compact_table(lake, table, protected=newest, at_least=at_least, merge=merge)
+        table: compact_table(
+            lake, table, protected=newest, at_least=at_least, merge=merge, show=show
+        )
         for table in sorted(landing.totals())
     }
 
@@ -140,14 +151,51 @@ def _merge_with(spark: Callable[[], SparkSession]) -> Merge:
     """Only Spark can merge bodies: in each file, other paths of them are columns of their own."""
 
     def merge(files: list[Path], target: Path) -> None:
-        # The directories above are no columns here.
-        reader = spark().read.option("recursiveFileLookup", "true")
-        rows = reader.parquet(*map(str, files)).coalesce(1).sortWithinPartitions("index")
         written = target.with_suffix("")
-        rows.write.parquet(str(written))
+        _write_merged(_read_files(spark(), files), str(written))
         [part] = written.glob("*.parquet")
         sync_file(part)
         part.rename(target)
         shutil.rmtree(written)
 
     return merge
+
+
+def compact_silver_days(
+    spark: Callable[[], SparkSession], lake: Lake, *, show: Show = lambda _: None
+) -> dict[str, Compacted]:
+    """Compact past days of the tables of silver into tables of their own (`compact_days`).
+
+    Spark is asked for only if there are files to merge.
+    """
+    landing = Landing(lake, JOB)
+    newest = landing.last()
+    ends = {
+        name.removeprefix(_QUEUE): index
+        for name, index in newest.progress.items()
+        if name.startswith(_QUEUE)
+    }
+
+    def stage(files: Sequence[Place], directory: Place, number: str, rows: range | None) -> None:
+        found = _read_files(spark(), files)
+        if rows is not None:
+            found = found.where(F.col(number).between(rows.start, rows.stop - 1))
+        _write_merged(found, str(directory))
+
+    return {
+        days_table(table): compact_days(
+            lake, table, MESSAGES.number, limits_of(table, newest, ends), stage=stage, show=show
+        )
+        for table in sorted(landing.totals())
+    }
+
+
+def _read_files(spark: SparkSession, files: Iterable[object]) -> DataFrame:
+    # The directories above are no columns here.
+    reader = spark.read.option("recursiveFileLookup", "true")
+    return reader.parquet(*map(str, files))
+
+
+def _write_merged(rows: DataFrame, directory: str) -> None:
+    """One file, in the order of the indexes."""
+    rows.coalesce(1).sortWithinPartitions(MESSAGES.number).write.parquet(directory)

@@ -33,11 +33,12 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def status_of(lake: Lake) -> Status:
     feeds = (MESSAGES.table, EVENTS.table)
-    jobs = (*feeds, silver.JOB, gold.JOB, *map(days_job, feeds))
-    logs = {job: Landing(lake, job) for job in jobs}
+    logs = {job: Landing(lake, job) for job in (*feeds, silver.JOB, gold.JOB)}
     rows: dict[str, int] = {}
     for log in logs.values():
         rows |= log.totals()
+    for table in list(rows):
+        rows |= Landing(lake, days_job(table)).totals()
     tables = []
     for table in sorted(rows):
         base = lake.table(table)
