@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 from pymongo import UpdateMany
@@ -25,6 +25,7 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import letter_document, message_document
+from penstock.storage.mongo.locks import QueueLocks
 
 __all__ = ["Mirror", "is_recorded", "source_of"]
 
@@ -35,8 +36,6 @@ MARK_SECONDS = 0.5
 PASS_SECONDS = 10.0
 """How often all queues are copied, for changes that no call has made, such as expiry."""
 SWEEP_SECONDS = 60.0
-_LOCK_SECONDS = 30.0
-_LOCK_RETRY_SECONDS = 0.05
 _MAX_COUNTS = 100_000
 _CHUNK = 500
 
@@ -54,15 +53,15 @@ def source_of(queue: str) -> str:
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
-    def __init__(self, hot: HotStore, archive: Archive) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, locks: QueueLocks) -> None:
         self._hot = hot
         self._archive = archive
+        self._locks = locks
         # By queue.
         self._changed: set[str] = set()
         self._saved: dict[str, QueueState] = {}  # in the record, as far as this server knows
         self._counts: dict[str, dict[int, int]] = {}  # deliveries by index, not in the record yet
         self._ends: dict[str, tuple[int, int]] = {}  # next index at the last two `copy_all`
-        self._locks: dict[str, asyncio.Lock] = {}
 
     def mark_changed(self, queue: str) -> None:
         """Let the next `copy_changed` copy this queue."""
@@ -122,7 +121,7 @@ class Mirror:
 
         Marks that were made before are skipped, except from index ``repeat_from`` on.
         """
-        async with self._locked(queue):
+        async with self._locks.held(queue):
             await self._copy(queue, repeat_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
@@ -137,7 +136,7 @@ class Mirror:
                 names.append(events.name)
             async with AsyncExitStack() as locks:
                 for name in names:
-                    await locks.enter_async_context(self._locked(name))
+                    await locks.enter_async_context(self._locks.held(name))
                     await self._archive.mark_deleting(name)
                 try:
                     await self._hot.define(change)
@@ -149,18 +148,6 @@ class Mirror:
                         await self._copy(name, None)
         finally:
             gone.set()
-
-    @asynccontextmanager
-    async def _locked(self, queue: str) -> AsyncIterator[None]:
-        """Keep this and other servers from copying the queue meanwhile."""
-        async with self._locks.setdefault(queue, asyncio.Lock()):
-            while not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):  # noqa: ASYNC110
-                # Another server has the lock, and cannot tell us when it is done.
-                await asyncio.sleep(_LOCK_RETRY_SECONDS)
-            try:
-                yield
-            finally:
-                await self._hot.unlock(_lock_name(queue))
 
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
         state = await self._hot.snapshot(queue)
@@ -194,7 +181,7 @@ class Mirror:
                 await self._archive.ensure_ttl_indexes(state)
                 if state.letters is not None:
                     await self._copy_letters(before and before.letters, state.letters)
-                if not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):
+                if not await self._locks.renew(queue):
                     raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
                 await self._archive.save(state)
         except BaseException:
@@ -259,10 +246,6 @@ class Mirror:
         if not await self._archive.has_ttl_indexes():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
-
-
-def _lock_name(queue: str) -> str:
-    return f"copy:{queue}"
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:

@@ -117,7 +117,7 @@ class Rebuilding:
             "restore_readers",
             key,
             steps.time,
-            f"{state.id}.{number + 1}",
+            number + 1,
             _pack((state.refers, state.pins)),
             _pack(gone),
             *(

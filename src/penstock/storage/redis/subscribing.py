@@ -21,6 +21,7 @@ from penstock.errors import (
     InvalidArgument,
     QueueNotFound,
     ReservedQueue,
+    StoreUnavailable,
     SubscriptionExists,
     SubscriptionNotFound,
 )
@@ -107,7 +108,10 @@ class Subscribing:
         if answer[0] == b"exists":
             raise _subscription_exists(queue, name)
         if answer[0] == b"unreserved":
-            raise InvalidArgument("putting the old messages through the filter took over a day")
+            raise StoreUnavailable(
+                "the queue was rebuilt while its messages were put through the filter, or that "
+                "took over a day: try again"
+            )
         if earlier is not None:
             # The reservation is gone, and the feed has another key: learn all of that now.
             with suppress(QueueNotFound):
