@@ -28,7 +28,7 @@ CALLS = sorted(_calls(AsyncClient) & _calls(Broker))
 
 # For those who run the broker: a server's own work, and bulk reads, which HTTP has as streams. Of
 # several settlements at once a client makes one request by itself.
-ONLY_THE_BROKER = {"callbacks", "known_stats", "names", "scan", "settle", "wait", "wait_news"}
+ONLY_THE_BROKER = {"callbacks", "known_stats", "names", "scan", "settle", "wait"}
 # The server itself and its users, of whom an embedded queue has none.
 ONLY_THE_CLIENT = {
     *("health", "log_in", "users", "add_user", "alter_user", "remove_user"),

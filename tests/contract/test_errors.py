@@ -5,6 +5,7 @@ import pytest
 from penstock import errors
 from penstock.broker import Broker
 from penstock.errors import PenstockError, StorageClosed
+from penstock.storage import base
 from tests.contract.world import World
 
 CODES = {
@@ -58,11 +59,11 @@ async def test_a_closed_store_refuses_everything(world: World, broker: Broker, q
     await store.close()
     await store.close()
     for call in (
-        store.receive(queue, "default", 1),
+        store.receive(queue, "default", base.Next(limit=1)),
         store.names(),
         store.stats(),
         store.queue_stats(queue),
-        store.read(queue, 0, 1),
+        store.read(queue, base.Span(start=0, limit=1)),
         store.wait(queue, "default", 1),
         Broker(store).publish(queue, [b"b"]),
         Broker(store).purge_queue(queue),

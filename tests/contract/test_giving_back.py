@@ -155,7 +155,7 @@ async def test_a_receive_that_is_cancelled_has_not_happened(
 ) -> None:
     await broker.publish(queue, [b"a", b"b", b"c"])
     store = world.store
-    receiving = asyncio.ensure_future(store.receive(queue, "default", 2))
+    receiving = asyncio.ensure_future(store.receive(queue, "default", base.Next(limit=2)))
     for _ in range(turns):  # nothing is decided; or they are leased, and wait for the disk
         await asyncio.sleep(0)
     was_done = receiving.done()

@@ -260,12 +260,7 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.wait(v, "default", 1)),
         each(NOT_NAMES, lambda b, v: b.wait(QUEUE, v, 1)),
         each((None, 0, *NOT_SECONDS), lambda b, v: b.wait(QUEUE, "default", v)),
-    ],
-    "wait_news": [
-        each(NOT_NAMES, lambda b, v: b.wait_news(v, "default", 0, 1)),
-        each(NOT_NAMES, lambda b, v: b.wait_news(QUEUE, v, 0, 1)),
-        each(NOT_WHOLE, lambda b, v: b.wait_news(QUEUE, "default", v, 1)),
-        each((None, 0, *NOT_SECONDS), lambda b, v: b.wait_news(QUEUE, "default", 0, v)),
+        each(NOT_WHOLE[1:], lambda b, v: b.wait(QUEUE, "default", 1, beyond=v)),
     ],
     "pause": [
         each(NOT_NAMES, lambda b, v: b.pause(v)),
@@ -482,13 +477,13 @@ async def test_the_commands_refuse_it_too_when_nobody_has_looked_before(
     wrong: Any = 1.5
     store = world.store
     for call in (
-        store.receive(QUEUE, "default", wrong),
-        store.receive(QUEUE, "default", 1, "5"),  # type: ignore[arg-type]
-        store.poll(QUEUE, "default", wrong, 9),
-        store.poll(QUEUE, "default", 0, wrong),
-        store.ask_again(QUEUE, "default", 1.0),  # type: ignore[arg-type]
-        store.release(QUEUE, "after", [2.0]),  # type: ignore[list-item]
-        store.redrive(QUEUE, "replay", [wrong]),
+        store.receive(QUEUE, "default", base.Next(limit=wrong)),
+        store.receive(QUEUE, "default", base.Next(limit=1, lease_seconds="5")),  # type: ignore[arg-type]
+        store.receive(QUEUE, "default", base.Poll(start=wrong, count=9)),
+        store.receive(QUEUE, "default", base.Poll(start=0, count=wrong)),
+        store.receive(QUEUE, "default", base.Again(index=wrong)),
+        store.operate(QUEUE, base.Release(subscription="after", indexes=[wrong])),
+        store.operate(QUEUE, base.Replay(ids=[wrong])),
         store.settle(QUEUE, "default", [base.AckUpTo(index=wrong)]),
         store.settle(QUEUE, "default", [base.Ack(targets=[*given, wrong])]),
         store.settle(QUEUE, "default", [base.Nack(targets=given, reason=b"x")]),  # type: ignore[arg-type]

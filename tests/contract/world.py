@@ -84,7 +84,7 @@ class World:
 
     async def call(self, name: str, arguments: tuple[Any, ...]) -> Any:
         """Of the store, with the books checked after it."""
-        if name in ("wait", "wait_news", "close"):
+        if name in ("wait", "close"):
             return await getattr(self.store, name)(*arguments)
         await self.before_call()
         fresh_ns = self._fresh_ns
@@ -157,7 +157,7 @@ class _Books:
                 self._started.pop((change.queue, change.subscription), None)
 
     async def check(self, store: TickingStore) -> None:
-        for queue in await store.stats():
+        for queue in (await store.stats()).queues:
             for reader in queue.subscriptions:
                 places = (
                     reader.ready,

@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from threading import Thread
 
+from penstock.storage import base
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.store import WalStore
 from tests.crash import report
@@ -81,5 +82,7 @@ async def check_stored(store: WalStore, checker: Checker) -> None:
     checker.check_definitions(store.machine)
     queue = store.machine.queue(report.QUEUE)
     count = queue.next - queue.first
-    messages = await store.read(queue.name, queue.first, count) if count else []
+    messages = (
+        await store.read(queue.name, base.Span(start=queue.first, limit=count)) if count else []
+    )
     checker.check_stored(queue, messages)

@@ -72,7 +72,7 @@ class Worker:
         while True:
             call = next(self._calls)
             _say(report.Receive(call=call, at_ns=time.time_ns(), subscription=subscription))
-            deliveries = await self._store.receive(report.QUEUE, subscription, 5)
+            deliveries = await self._store.receive(report.QUEUE, subscription, base.Next(limit=5))
             at_ns = time.time_ns()
             _say(report.Received(call=call, at_ns=at_ns, deliveries=deliveries))
             if not deliveries:

@@ -14,6 +14,7 @@ from penstock.broker import Broker
 from penstock.core.message import Message, NewMessage
 from penstock.core.publishing import PublishResult
 from penstock.errors import StoreUnavailable
+from penstock.storage import base
 from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
@@ -53,7 +54,7 @@ async def test_one_that_was_rebuilt_around_is_put_back_before_its_publish_is_ans
     # When Redis is wiped and rebuilt without it
     await addresses.wipe_redis()
     await other.recover()
-    assert [m.body for m in await other.read("jobs", 0, 9)] == [b"a", b"b"]
+    assert [m.body for m in await other.read("jobs", base.Span(start=0, limit=9))] == [b"a", b"b"]
     late.may_be_written.set()
     (published,) = await late.publishing
     # Then it is where it was once it is answered

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+from penstock.broker import Broker
 from penstock.core import definitions
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.dead_letters import letters_of
@@ -147,7 +148,8 @@ class Clients:
         queue, name = subscription.queue.name, subscription.name
         call = self._ask(f"receive {queue}/{name} {limit}")
         before = list(subscription.parents)
-        answer = self.store.receive(queue, name, limit, lease_seconds)
+        wanted = base.Next(limit=limit, lease_seconds=lease_seconds)
+        answer = self.store.receive(queue, name, wanted)
         deliveries = await self._wait(call, answer)
         # It may have been decided before they were changed, or after it.
         parents = [parent for parent in before if parent in subscription.parents]
@@ -160,7 +162,8 @@ class Clients:
         queue, name = subscription.queue.name, subscription.name
         call = self._ask(f"poll {queue}/{name} from {start} count {count}")
         parents = list(subscription.parents)
-        deliveries = await self._wait(call, self.store.poll(queue, name, start, count))
+        wanted = base.Poll(start=start, count=count)
+        deliveries = await self._wait(call, self.store.receive(queue, name, wanted))
         self._take(call, subscription, parents, deliveries)
 
     async def ask_again(self, subscription: Subscription, index: int) -> None:
@@ -173,11 +176,12 @@ class Clients:
         reader.max_deliveries = None  # whoever asks for it gets it, however often
         reader.trails[index].enders.append(ender)
         try:
-            delivery = await self._wait(call, self.store.ask_again(queue, name, index))
+            wanted = base.Again(index=index)
+            deliveries = await self._wait(call, self.store.receive(queue, name, wanted))
         except Unanswered:
             ender.refused = call.refused
             raise
-        self._take(call, subscription, parents, [delivery])
+        self._take(call, subscription, parents, deliveries)
         ender.answered = call.asked
 
     def _take(
@@ -299,6 +303,7 @@ class Clients:
         self, queue: Queue, action: Literal["replay", "discard"], ids: Sequence[str] | None
     ) -> None:
         call = self._ask(f"{action} {queue.name} {'all' if ids is None else ' '.join(ids)}")
+        wanted = base.Replay(ids=ids) if action == "replay" else base.Discard(ids=ids)
         letters = queue.dead_letters
         indexes = letters_of(queue, ids)
         if letters is not None and action == "discard":
@@ -306,7 +311,7 @@ class Clients:
         elif letters is not None:
             for reader, index in self._origins(letters, indexes):
                 reader.trails[index].revivals.append(call)
-        count = await self._wait(call, self.store.redrive(queue.name, action, ids))
+        count = await self._wait(call, self.store.operate(queue.name, wanted))
         self.history.answer(call, str(count))
 
     def _discarding(self, call: Call, letters: Queue, indexes: Sequence[int]) -> None:
@@ -328,7 +333,8 @@ class Clients:
         trail = self.checker.reader(subscription).trails[index]
         trail.releases.append(call)
         try:
-            await self._wait(call, self.store.release(queue, name, [index]))
+            action = base.Release(subscription=name, indexes=[index])
+            await self._wait(call, self.store.operate(queue, action))
         except Unanswered:
             if call.refused:
                 trail.releases.remove(call)
@@ -341,30 +347,31 @@ class Clients:
         for subscription in () if found is None else found.subscriptions.values():
             purged = Range(call=call, stop=subscription.queue.next)
             self.checker.reader(subscription).ranges.append(purged)
-        count = await self._wait(call, self.store.purge(queue.name))
+        count = await self._wait(call, self.store.operate(queue.name, base.Purge()))
         self.history.answer(call, f"{count} purged")
 
     # Look.
 
     async def read(self, queue: Queue, start: int, limit: int) -> None:
         call = self._ask(f"read {queue.name} from {start} limit {limit}")
-        messages = await self._wait(call, self.store.read(queue.name, start, limit), writes=False)
+        answer = self.store.read(queue.name, base.Span(start=start, limit=limit))
+        messages = await self._wait(call, answer, writes=False)
         self.history.answer(call, f"{len(messages)} messages")
         for message in messages:
             self.checker.identify(message)
 
     async def find(self, queue: Queue, id: str) -> None:
         call = self._ask(f"find {queue.name} {id}")
-        found = (await self._wait(call, self.store.find(queue.name, [id]), writes=False))[0]
-        self.history.answer(call, "nothing" if found is None else str(found.index))
-        if found is not None:
+        messages = await self._wait(call, self.store.read(queue.name, [id]), writes=False)
+        self.history.answer(call, " ".join(str(found.index) for found in messages) or "nothing")
+        for found in messages:
             self.checker.identify(found)
             if found.id != id:
                 raise Violation("stable ids", f"{id} found {found.id}", [queue.name])
 
     async def dead_letters(self, queue: Queue) -> None:
         call = self._ask(f"dead letters {queue.name} ")
-        answer = self.store.dead_letters(queue.name, 0, 100)
+        answer = Broker(self.store).dead_letters(queue.name)
         letters = await self._wait(call, answer, writes=False)
         self.history.answer(call, f"{len(letters)} letters")
         for letter in letters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.broker import Broker
 from penstock.core.subscription import Subscription
 from penstock.storage import base
 from tests.simulation.clients import Clients, Holding
@@ -76,13 +77,13 @@ async def _account(clients: Clients, reader: Subscription) -> None:
             f"{queue.name}/{reader.name}: {came} came, but {settled} are settled and {unsettled} "
             f"are not: {one}",
         )
-    letters = await store.dead_letters(queue.name, 0, 1_000_000)
+    letters = await Broker(store).dead_letters(queue.name, 0, 1_000_000)
     dead = {
         letter.dead_letter.index
         for letter in letters
         if letter.dead_letter is not None and letter.dead_letter.subscription == reader.name
     }
-    held = await store.held(queue.name, reader.name, 1_000_000)
+    held = [one.index for one in await store.held(queue.name, reader.name, 1_000_000)]
     now_ns = store.machine.now_ns
     checker.check_nothing_lost(queue, reader, dead, set(held), now_ns)
     for index in held:

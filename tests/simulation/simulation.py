@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from penstock.core.message import Message
 from penstock.core.queue import Queue
 from penstock.errors import CorruptLog, StorageError
+from penstock.storage import base
 from penstock.storage.embedded import EmbeddedStore
 from penstock.storage.memory import MemoryStore
 from penstock.storage.wal.log import Log, SyncMode
@@ -200,7 +201,11 @@ class Simulation:
 
     async def _read_all(self, queue: Queue) -> list[Message]:
         count = queue.next - queue.first
-        return await self._finish(self.store.read(queue.name, queue.first, count)) if count else []
+        if not count:
+            return []
+        return await self._finish(
+            self.store.read(queue.name, base.Span(start=queue.first, limit=count))
+        )
 
     # The end.
 
@@ -264,7 +269,9 @@ class Simulation:
         for queue in list(self.store.machine.queues.values()):
             for index in range(queue.first, queue.next):
                 try:
-                    messages = await self._finish(self.store.read(queue.name, index, 1))
+                    messages = await self._finish(
+                        self.store.read(queue.name, base.Span(start=index, limit=1))
+                    )
                 except Violation as exc:
                     if not isinstance(exc.__cause__, CorruptLog):
                         raise

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from penstock.broker import Broker
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import Delivery
 from penstock.core.publishing import prepare
@@ -71,7 +72,7 @@ async def test_a_lease_that_was_extended_ends_once() -> None:
         base.AlterSubscription(queue="plums", subscription="default", changes={"max_deliveries": 1})
     )
     await store.publish("plums", prepare([b"one"]))
-    [delivery] = await store.receive("plums", "default", 1, lease_seconds=10)
+    [delivery] = await store.receive("plums", "default", base.Next(limit=1, lease_seconds=10))
     extend = base.Extend(targets=[delivery.receipt], seconds=20)
     assert await store.settle("plums", "default", [extend]) == [[Outcome.DONE]]
 
@@ -80,7 +81,7 @@ async def test_a_lease_that_was_extended_ends_once() -> None:
     await store.tick()
 
     # Then it is one dead letter
-    assert [letter.body for letter in await store.dead_letters("plums", 0, 10)] == [b"one"]
+    assert [letter.body for letter in await Broker(store).dead_letters("plums")] == [b"one"]
 
 
 @pytest.mark.parametrize("operation", range(1, 9))
@@ -135,7 +136,7 @@ async def test_a_full_disk_does_not_stop_a_store_that_wants_a_checkpoint() -> No
     story.host.files.fault = None
     await story.call(story.store.checkpoint())
     await story.publish(b"two")
-    messages = await story.call(story.store.read("plums", 0, 10))
+    messages = await story.call(story.store.read("plums", base.Span(start=0, limit=10)))
     assert [message.body for message in messages] == [b"one", b"two"]
 
 
@@ -156,14 +157,14 @@ async def test_a_slow_read_finds_a_message_that_is_moved_in_the_meantime(seed: i
         )
     )
     for name in ("default", "lazy"):
-        deliveries = await story.call(story.store.receive("plums", name, 100))
+        deliveries = await story.call(story.store.receive("plums", name, base.Next(limit=100)))
         taken = [d.receipt for d in deliveries if name == "default" or d.index % 14 > 2]
         await story.call(story.store.settle("plums", name, [base.Ack(targets=taken)]))
     story.clock.advance(5)
 
     # When retention and compaction are at work while a slow read is under way
     read: list[Delivery] = []
-    story.host.begin(_read_into(read, story.store.receive("plums", "lazy", 100)))
+    story.host.begin(_read_into(read, story.store.receive("plums", "lazy", base.Next(limit=100))))
     story.host.begin(story.store.tick())
     for _ in range(100):
         await asyncio.sleep(0)
@@ -173,7 +174,7 @@ async def test_a_slow_read_finds_a_message_that_is_moved_in_the_meantime(seed: i
     # Then each has its own body, now and later
     assert read
     story.clock.advance(5)
-    again = await story.call(story.store.receive("plums", "lazy", 100))
+    again = await story.call(story.store.receive("plums", "lazy", base.Next(limit=100)))
     for deliveries in (read, again):
         assert [d.index for d in deliveries] == [i for i in range(60) if i % 14 < 3]
         assert all(d.body.startswith(b"%02d" % d.index) for d in deliveries)
@@ -197,7 +198,7 @@ async def test_a_damaged_version_of_an_index_does_not_pass_for_a_newer_format() 
 
     # When the store is opened, then the index is made anew
     await story.start()
-    messages = await story.call(story.store.read("plums", 0, 10))
+    messages = await story.call(story.store.read("plums", base.Span(start=0, limit=10)))
     assert [message.body for message in messages] == [b"one"]
 
 
@@ -219,5 +220,5 @@ async def test_a_store_can_be_closed_while_a_checkpoint_is_made(turns: int) -> N
     await story.call(story.store.close())
     await story.host.stop(power=True)
     await story.start()
-    messages = await story.call(story.store.read("plums", 0, 100))
+    messages = await story.call(story.store.read("plums", base.Span(start=0, limit=100)))
     assert [message.body for message in messages] == bodies

@@ -23,7 +23,7 @@ from penstock.broker.arguments import (
 from penstock.broker.callbacks import Callbacks, new_secret, with_states
 from penstock.broker.existing import check_queue, check_subscription
 from penstock.broker.long_poll import LongPolls
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import (
     DEFAULT_SUBSCRIPTION,
     QueueConfig,
@@ -36,8 +36,15 @@ from penstock.core.config import (
 from penstock.core.filter_test import FilterTest
 from penstock.core.filters import compile_filter, try_filter
 from penstock.core.graph import Graph, HeldMessage, graph_of
-from penstock.core.limits import MAX_BATCH_BYTES
-from penstock.core.message import Delivery, Message, NewMessage, ViewedMessage
+from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_BATCH_BYTES
+from penstock.core.message import (
+    Delivery,
+    Message,
+    NewMessage,
+    ViewedMessage,
+    parse_message_id,
+    without_state,
+)
 from penstock.core.publishing import NewBatch, PublishResult, prepare
 from penstock.core.settling import Outcome, Target
 from penstock.core.stats import (
@@ -169,13 +176,13 @@ class Broker:
         So do the messages that dead letters refer to, which are not counted.
         """
         check_names(name)
-        return await self._store.purge(name)
+        return await self._store.operate(name, base.Purge())
 
     async def queues(self, *, after: str | None = None, limit: int = 100) -> list[QueueStats]:
         """A page of queues by name; the next page starts ``after`` the last name of this one."""
         check_whole("limit", limit, 1)
         last = "" if after is None else check_text("after", after)
-        return with_states(await self._store.stats(last, limit), self._callbacks)
+        return with_states((await self._store.stats(last, limit)).complete(), self._callbacks)
 
     async def names(self) -> list[str]:
         """Of all queues, sorted, without dead-letter queues."""
@@ -192,11 +199,11 @@ class Broker:
 
     async def stats(self) -> list[QueueStats]:
         """Of every queue, by name. Raises `StoreUnavailable` if one cannot be looked at."""
-        return with_states(await self._store.stats(), self._callbacks)
+        return with_states((await self._store.stats()).complete(), self._callbacks)
 
     async def known_stats(self) -> KnownStats:
         """Of every queue, as far as it can be looked at, and which cannot."""
-        known = await self._store.known_stats()
+        known = await self._store.stats()
         return msgspec.structs.replace(known, queues=with_states(known.queues, self._callbacks))
 
     # Subscriptions.
@@ -326,7 +333,9 @@ class Broker:
         at = max(stats.first_index, stats.next_index - last)
         while at < stats.next_index:
             stop = min(at + _TEST_CHUNK, stats.next_index)
-            chunk = try_filter(compiled, await self._store.read(queue, at, stop - at))
+            chunk = try_filter(
+                compiled, await self._store.read(queue, base.Span(start=at, limit=stop - at))
+            )
             found = FilterTest(
                 tested=found.tested + chunk.tested,
                 matched=found.matched + chunk.matched,
@@ -379,11 +388,11 @@ class Broker:
             check_seconds("wait_seconds", wait_seconds)
         if most_bytes is not None:
             check_whole("most_bytes", most_bytes, 1)
-        receive = self._store.receive
-        deliveries = await receive(queue, subscription, limit, lease_seconds, most_bytes)
+        wanted = base.Next(limit=limit, lease_seconds=lease_seconds, most_bytes=most_bytes)
+        deliveries = await self._store.receive(queue, subscription, wanted)
         if deliveries or wait_seconds <= 0:
             return deliveries
-        again = partial(receive, queue, subscription, limit, lease_seconds, most_bytes)
+        again = partial(self._store.receive, queue, subscription, wanted)
         return await self._polls.receive(again, queue, subscription, wait_seconds)
 
     async def poll(
@@ -399,12 +408,13 @@ class Broker:
         check_names(queue, subscription)
         if most_bytes is not None:
             check_whole("most_bytes", most_bytes, 1)
-        return await self._store.poll(queue, subscription, start, count, most_bytes)
+        wanted = base.Poll(start=start, count=count, most_bytes=most_bytes)
+        return await self._store.receive(queue, subscription, wanted)
 
     async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
         """Deliver one particular unsettled message once more."""
         check_names(queue, subscription)
-        return await self._store.ask_again(queue, subscription, index)
+        return (await self._store.receive(queue, subscription, base.Again(index=index)))[0]
 
     async def settle(
         self,
@@ -477,7 +487,7 @@ class Broker:
         check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
-        return await self._store.read(queue, start, limit)
+        return await self._store.read(queue, base.Span(start=start, limit=limit))
 
     async def scan(
         self, queue: str, start: int, stop: int, *, most_bytes: int = MAX_BATCH_BYTES
@@ -502,12 +512,17 @@ class Broker:
         check_whole("limit", limit, 1)
         if settled is not None and not isinstance(settled, bool):
             raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
-        return await self._store.view(queue, subscription, settled, limit)
+        which: base.View = "all" if settled is None else "settled" if settled else "unsettled"
+        return await self._store.view(queue, subscription, which, limit)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         """Find messages by id; None for each that the queue does not hold."""
         check_names(queue)
-        return await self._store.find(queue, check_ids(ids))
+        wanted = check_ids(ids)
+        found = await self._store.read(queue, wanted)
+        # An id can be written in several ways.
+        by_id = {parse_message_id(message.id): message for message in found}
+        return [by_id.get(parse_message_id(id)) for id in wanted]
 
     async def get(self, queue: str, id: str) -> Message:
         """One message by id. Raises `MessageNotFound`."""
@@ -531,18 +546,15 @@ class Broker:
             check_names(queue)
         return await self._store.callbacks(queue)
 
-    async def wait(self, queue: str, subscription: str, seconds: float) -> bool:
-        """Wait until something may be deliverable. False when the time was up first."""
+    async def wait(
+        self, queue: str, subscription: str, seconds: float, *, beyond: int | None = None
+    ) -> int | None:
+        """Wait until something may be deliverable, or has arrived; see `Store.wait`."""
         check_names(queue, subscription)
         check_seconds("seconds", seconds)
-        return await self._store.wait(queue, subscription, seconds)
-
-    async def wait_news(self, queue: str, subscription: str, seen: int, seconds: float) -> News:
-        """Wait until more messages can be delivered to the subscription; see `Store.wait_news`."""
-        check_names(queue, subscription)
-        check_whole("seen", seen)
-        check_seconds("seconds", seconds)
-        return await self._store.wait_news(queue, subscription, seen, seconds)
+        if beyond is not None:
+            check_whole("beyond", beyond)
+        return await self._store.wait(queue, subscription, seconds, beyond)
 
     # Dead letters and dependencies.
 
@@ -551,34 +563,38 @@ class Broker:
         check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
-        return await self._store.dead_letters(queue, start, limit)
+        if not (await self._store.queue_stats(queue, [])).dead_letters:
+            return []
+        found = await self._store.view(
+            queue + DEAD_LETTER_SUFFIX, DEFAULT_SUBSCRIPTION, "unsettled", limit, start
+        )
+        return [without_state(letter) for letter in found]
 
     async def replay(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Return dead letters to the subscriptions they failed on: all, or those with these ids."""
         check_names(queue)
-        return await self._store.redrive(queue, "replay", None if ids is None else check_ids(ids))
+        return await self._store.operate(
+            queue, base.Replay(ids=None if ids is None else check_ids(ids))
+        )
 
     async def discard(self, queue: str, ids: Sequence[str] | None = None) -> int:
         """Remove dead letters for good: all, or those with these ids."""
         check_names(queue)
-        return await self._store.redrive(queue, "discard", None if ids is None else check_ids(ids))
+        return await self._store.operate(
+            queue, base.Discard(ids=None if ids is None else check_ids(ids))
+        )
 
     async def held(self, queue: str, subscription: str, limit: int = 100) -> list[int]:
         """Indexes that wait for other subscriptions, lowest first."""
-        check_names(queue, subscription)
-        check_whole("limit", limit, 1)
-        return await self._store.held(queue, subscription, limit)
+        return [one.index for one in await self.held_messages(queue, subscription, limit)]
 
     async def held_messages(
         self, queue: str, subscription: str, limit: int = 100
     ) -> list[HeldMessage]:
         """Like `held`, with the subscriptions that each message waits for."""
-        indexes = await self.held(queue, subscription, limit)
-        blockers = await self._store.blockers(queue, subscription, indexes)
-        return [
-            HeldMessage(index=index, waits_for=names)
-            for index, names in zip(indexes, blockers, strict=True)
-        ]
+        check_names(queue, subscription)
+        check_whole("limit", limit, 1)
+        return await self._store.held(queue, subscription, limit)
 
     async def graph(self, queue: str) -> Graph:
         """Which subscription waits for which."""
@@ -588,4 +604,4 @@ class Broker:
         """Deliver messages that are held, without waiting for the other subscriptions."""
         check_names(queue, subscription)
         indexes = check_list("indexes", indexes, "indexes")
-        await self._store.release(queue, subscription, indexes)
+        await self._store.operate(queue, base.Release(subscription=subscription, indexes=indexes))

@@ -47,7 +47,7 @@ class LongPolls:
         assert task is not None
         self._waiting.add(task)
         try:
-            return await self._store.wait(queue, subscription, seconds)
+            return await self._store.wait(queue, subscription, seconds) is not None
         except asyncio.CancelledError:
             if self._may_wait or task.uncancel() > 0:
                 raise  # it is the caller that was cancelled

@@ -23,7 +23,6 @@ __all__ = [
     "Callback",
     "CallbackState",
     "CallbackTarget",
-    "News",
     "check_secret",
     "secret_key",
 ]
@@ -124,14 +123,6 @@ class CallbackTarget(msgspec.Struct, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         return f"CallbackTarget({self.queue!r}, {self.subscription!r}, {self.callback!r})"
-
-
-class News(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to receive. `seen` changes with everything that arrives; 0 is nothing."""
-
-    seen: int
-    ready: int
-    lowest_unacked_index: int
 
 
 class CallbackState(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,6 +30,7 @@ __all__ = [
     "parse_message_id",
     "to_datetime",
     "to_nanoseconds",
+    "without_state",
 ]
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
@@ -373,3 +374,16 @@ class ViewedMessage(Message, frozen=True, gc=False):
     @property
     def leased_until(self) -> datetime | None:
         return None if self.leased_until_ns is None else to_datetime(self.leased_until_ns)
+
+
+def without_state(viewed: ViewedMessage) -> Message:
+    """Just the message."""
+    return Message(
+        viewed.queue,
+        viewed.index,
+        viewed.created_at_ns,
+        viewed.salt,
+        viewed.body,
+        viewed.envelope,
+        viewed.dead_letter,
+    )

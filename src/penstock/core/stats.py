@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.core.callback import CallbackState, News
+from penstock.core.callback import CallbackState
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import to_datetime
+from penstock.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     # A client needs the types of the answers, but must not import CEL, as a queue does.
@@ -25,7 +26,6 @@ __all__ = [
     "KnownStats",
     "QueueStats",
     "SubscriptionStats",
-    "news_of",
     "queue_stats",
     "subscription_stats",
 ]
@@ -145,14 +145,15 @@ class KnownStats(msgspec.Struct, frozen=True, kw_only=True):
     missing: dict[str, str]
     unlisted: str | None = None
 
-
-def news_of(subscription: Subscription, now_ns: int) -> News:
-    subscription.mature(now_ns)
-    return News(
-        seen=subscription.news,
-        ready=subscription.unsettled - sum(_places(subscription)),
-        lowest_unacked_index=subscription.floor,
-    )
+    def complete(self) -> list[QueueStats]:
+        """Those of every queue. Raises `StoreUnavailable` if there may be others."""
+        if self.unlisted is not None:
+            raise StoreUnavailable(self.unlisted)
+        if self.missing:
+            name, why = next(iter(self.missing.items()))
+            more = f" and {len(self.missing) - 1} others" if len(self.missing) > 1 else ""
+            raise StoreUnavailable(f"queue {name!r}{more} cannot be looked at: {why}")
+        return self.queues
 
 
 def subscription_stats(subscription: Subscription, now_ns: int) -> SubscriptionStats:

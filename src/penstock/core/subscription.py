@@ -190,7 +190,7 @@ class Subscription:
         return self.feed.total - self.base_total - self.settled_total
 
     @property
-    def news(self) -> int:
+    def arrivals(self) -> int:
         """Changes when messages become deliverable: published, released by others, or returned."""
         came = self.feed.total - self.base_total
         if self.parents:

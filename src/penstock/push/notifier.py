@@ -7,7 +7,8 @@ import secrets
 
 import structlog
 
-from penstock.core.callback import CallbackState, CallbackTarget, News
+from penstock.core.callback import CallbackState, CallbackTarget
+from penstock.core.stats import SubscriptionStats
 from penstock.errors import NotFound, PenstockError, StorageClosed
 from penstock.push.record import Record
 from penstock.push.request import Requests
@@ -69,11 +70,11 @@ class Notifier:
         names = self.target.queue, self.target.subscription
         while True:
             try:
-                news = await self._broker.wait_news(*names, seen, _WAIT_SECONDS)
-                if news.seen == seen:
+                if await self._broker.wait(*names, _WAIT_SECONDS, beyond=seen) is None:
                     continue
                 await asyncio.sleep(max(_LINGER_SECONDS, self._closed_seconds()))
-                news = await self._broker.wait_news(*names, seen, _AT_ONCE)
+                arrivals = await self._broker.wait(*names, _AT_ONCE, beyond=seen)
+                stats = await self._broker.subscription_stats(*names)
             except (NotFound, StorageClosed):
                 return
             except PenstockError as exc:
@@ -86,20 +87,20 @@ class Notifier:
                 )
                 await asyncio.sleep(_TROUBLE_SECONDS)
                 continue
-            seen = news.seen
-            if news.ready:
-                await self._tell(news)
+            seen = seen if arrivals is None else arrivals
+            if stats.ready:
+                await self._tell(stats)
                 await asyncio.sleep(_GAP_SECONDS)
 
     def _closed_seconds(self) -> float:
         return (self._record.circuit.open_until or 0.0) - self._loop.time()
 
-    async def _tell(self, news: News) -> None:
+    async def _tell(self, stats: SubscriptionStats) -> None:
         while not self._slots.take(self):
             self._slot.clear()
             await self._slot.wait()
         self._record.under_way = 1
-        body = self._requests.notice_body(news)
+        body = self._requests.notice_body(stats)
         headers = self._requests.notice_headers(secrets.token_hex(16), body, self._clock.now_ns())
         try:
             answer = await self._transport.post(self._endpoint, body, headers)

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.message import Delivery, to_datetime
+from penstock.core.stats import SubscriptionStats
 from penstock.push.signing import Signer
 
 __all__ = ["Notice", "Requests"]
@@ -71,13 +72,13 @@ class Requests:
                 headers["ce-partitionkey"] = _quoted(envelope.group_key)
         return headers
 
-    def notice_body(self, news: News) -> bytes:
+    def notice_body(self, stats: SubscriptionStats) -> bytes:
         return _encoder.encode(
             Notice(
                 queue=self._target.queue,
                 subscription=self._target.subscription,
-                lowest_unacked_index=news.lowest_unacked_index,
-                ready=news.ready,
+                lowest_unacked_index=stats.lowest_unacked_index,
+                ready=stats.ready,
             )
         )
 

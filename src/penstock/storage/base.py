@@ -13,8 +13,9 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import QueueConfig, SubscriptionConfig
+from penstock.core.graph import HeldMessage
 from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome, Target
@@ -25,6 +26,8 @@ from penstock.storage.shared import Shared
 __all__ = [
     "Ack",
     "AckUpTo",
+    "Action",
+    "Again",
     "AlterQueue",
     "AlterSubscription",
     "Change",
@@ -32,18 +35,28 @@ __all__ = [
     "CreateSubscription",
     "DeleteQueue",
     "DeleteSubscription",
+    "Discard",
     "Durability",
     "Extend",
     "GiveBack",
     "LetterWatch",
     "Nack",
+    "Next",
+    "Poll",
+    "Purge",
+    "Release",
+    "Replay",
     "RotateSecret",
     "Seek",
     "Settlement",
+    "Span",
     "Store",
+    "View",
+    "Wanted",
 ]
 
 Durability = Literal["memory", "fsync", "replicated"]
+View = Literal["all", "settled", "unsettled"]
 
 
 class _Value(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +133,37 @@ Change = (
 )
 
 
+class Next(_Value, frozen=True, kw_only=True):
+    """Up to `limit` messages, by priority and then index; none if there is nothing.
+
+    `most_bytes` limits their total size, roughly, but never to less than one message.
+    """
+
+    limit: int
+    lease_seconds: float | None = None
+    most_bytes: int | None = None
+
+
+class Poll(_Value, frozen=True, kw_only=True):
+    """``[max(cursor, start), min(floor + max_in_flight, start + count))``.
+
+    The range ends early at about `most_bytes`. The cursor moves to its end.
+    """
+
+    start: int
+    count: int
+    most_bytes: int | None = None
+
+
+class Again(_Value, frozen=True, kw_only=True):
+    """One particular unsettled message once more. Raises `MessageNotFound` or `NotLeased`."""
+
+    index: int
+
+
+Wanted = Next | Poll | Again
+
+
 class Ack(_Value, frozen=True, kw_only=True):
     """Targets are deliveries, receipts or message ids."""
 
@@ -155,6 +199,39 @@ class AckUpTo(_Value, frozen=True, kw_only=True):
 
 
 Settlement = Ack | Nack | Extend | GiveBack | AckUpTo
+
+
+class Purge(_Value, frozen=True, kw_only=True):
+    """Remove all messages, for every subscription. Dead letters and their messages stay."""
+
+
+class Replay(_Value, frozen=True, kw_only=True):
+    """Return dead letters to where they failed: all, or those with these ids."""
+
+    ids: Sequence[str] | None = None
+
+
+class Discard(_Value, frozen=True, kw_only=True):
+    """Remove dead letters: all, or those with these ids."""
+
+    ids: Sequence[str] | None = None
+
+
+class Release(_Value, frozen=True, kw_only=True):
+    """Deliver messages that a dependency holds back. Raises `MessageNotFound` or `NotHeld`."""
+
+    subscription: str
+    indexes: Sequence[int]
+
+
+Action = Purge | Replay | Discard | Release
+
+
+class Span(_Value, frozen=True, kw_only=True):
+    """The messages from index `start` on, `limit` indexes at most."""
+
+    start: int
+    limit: int
 
 
 class LetterWatch(Protocol):
@@ -206,37 +283,8 @@ class Store(Protocol):
         """
         ...
 
-    async def receive(
-        self,
-        queue: str,
-        subscription: str,
-        limit: int,
-        lease_seconds: float | None = None,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
-        """Lease up to `limit` messages, by priority and then index; empty if there is nothing.
-
-        `most_bytes` limits their total size, roughly, but never to less than one message. A message
-        has at most one live lease on a subscription.
-        """
-        ...
-
-    async def poll(
-        self,
-        queue: str,
-        subscription: str,
-        start: int,
-        count: int,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
-        """Lease ``[max(cursor, start), min(floor + max_in_flight, start + count))``.
-
-        The range ends early at about `most_bytes`. The cursor moves to its end.
-        """
-        ...
-
-    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        """Deliver one particular unsettled message once more. Raises `NotLeased`."""
+    async def receive(self, queue: str, subscription: str, wanted: Wanted) -> list[Delivery]:
+        """Lease messages. One has at most one live lease on a subscription."""
         ...
 
     async def settle(
@@ -249,8 +297,18 @@ class Store(Protocol):
         """
         ...
 
-    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        """Read messages by index, without touching anybody's progress. Skips what is gone."""
+    async def operate(self, queue: str, action: Action) -> int:
+        """Purge, replay, discard or release. Returns how many messages that concerned.
+
+        All or nothing. A dead letter is never in two places, nor in none.
+        """
+        ...
+
+    async def read(self, queue: str, wanted: Span | Sequence[str]) -> list[Message]:
+        """Read messages by index or by id, without touching anybody's progress.
+
+        Those that the queue does not hold are left out. The order is that of what is wanted.
+        """
         ...
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
@@ -262,50 +320,17 @@ class Store(Protocol):
         ...
 
     async def view(
-        self, queue: str, subscription: str, settled: bool | None, limit: int
+        self, queue: str, subscription: str, which: View, limit: int, start: int = 0
     ) -> list[ViewedMessage]:
-        """The oldest messages and their state for a subscription, without touching it.
+        """The oldest messages from index `start` on and their state for a subscription.
 
-        ``settled``: only those that are settled, only those that are not, or (None) both.
+        Nothing is touched. A queue's dead letters are the unsettled messages of the subscription
+        `default` of its dead-letter queue.
         """
         ...
 
-    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        """Find messages by id; None for each that the queue does not hold."""
-        ...
-
-    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        """The unsettled dead letters of a queue, from index `start` on."""
-        ...
-
-    async def redrive(
-        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
-    ) -> int:
-        """Return dead letters to where they failed, or remove them: all, or those with these ids.
-
-        Atomic: a letter is never in both places, nor in neither.
-        """
-        ...
-
-    async def purge(self, queue: str) -> int:
-        """Remove all messages, for every subscription. Dead letters and their messages stay.
-
-        Returns how many were removed, counted in the same step.
-        """
-        ...
-
-    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        """Deliver messages that a dependency holds back. Raises `NotHeld`."""
-        ...
-
-    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        """The lowest indexes that wait for other subscriptions."""
-        ...
-
-    async def blockers(
-        self, queue: str, subscription: str, indexes: Sequence[int]
-    ) -> list[list[str]]:
-        """For each message, the subscriptions that it still waits for; empty if it is not held."""
+    async def held(self, queue: str, subscription: str, limit: int) -> list[HeldMessage]:
+        """The lowest indexes that wait for other subscriptions, and for which."""
         ...
 
     async def names(self) -> list[str]:
@@ -315,10 +340,10 @@ class Store(Protocol):
         """
         ...
 
-    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
+    async def stats(self, after: str = "", limit: int | None = None) -> KnownStats:
         """The stats of all queues by name, or of up to `limit` that come after a name.
 
-        Raises if one of them is unavailable. The others cost little more than their names.
+        It says which of them cannot be read now. The others cost little more than their names.
         """
         ...
 
@@ -329,20 +354,13 @@ class Store(Protocol):
         """
         ...
 
-    async def known_stats(self) -> KnownStats:
-        """The stats of all queues that can be read now. Does not raise for the others."""
-        ...
+    async def wait(
+        self, queue: str, subscription: str, timeout_seconds: float, beyond: int | None = None
+    ) -> int | None:
+        """Wait until something may be deliverable. None if the time was up first.
 
-    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        """Wait until something may be deliverable. False if the time was up first."""
-        ...
-
-    async def wait_news(
-        self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> News:
-        """Wait until more messages can be delivered to the subscription, new or returned.
-
-        `seen` is from the news before; if the time is up first, the answer has the same.
+        Returns a number that changes with all that arrives, new or returned; 0 is nothing. With
+        such a number as `beyond`, wait until it is another one.
         """
         ...
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
 from heapq import nsmallest
-from typing import Literal
 
 from penstock.clock import Clock
 from penstock.core import (
@@ -16,16 +15,17 @@ from penstock.core import (
     retention,
     settling,
 )
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import check_seconds, check_whole
 from penstock.core.events import DeadLettered
+from penstock.core.graph import HeldMessage
 from penstock.core.machine import Machine
 from penstock.core.message import DeadLetter, Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.queue import Queue
 from penstock.core.runs import Run, cut, runs_of
 from penstock.core.settling import Outcome
-from penstock.core.stats import KnownStats, QueueStats, news_of, queue_stats
+from penstock.core.stats import KnownStats, QueueStats, queue_stats
 from penstock.core.subscription import Subscription
 from penstock.core.telling import tell
 from penstock.errors import (
@@ -188,23 +188,28 @@ class EmbeddedStore:
     def _on_published(self, queue: str, count: int) -> bool:
         return self._waiters.wake_fed(self.machine.queues[queue], count, self.machine.now_ns)
 
-    async def receive(
-        self,
-        queue: str,
-        subscription: str,
-        limit: int,
-        lease_seconds: float | None = None,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
+    async def receive(self, queue: str, subscription: str, wanted: base.Wanted) -> list[Delivery]:
         size = self._admit()
-        check_whole("limit", limit, 1)
-        if lease_seconds is not None:
-            check_seconds("lease_seconds", lease_seconds)
-        self._now()
-        want = delivery.Want(limit, most_bytes)
-        return await self._hand_over(
-            self._receives.add(queue, subscription, want, lease_seconds, size)
-        )
+        if isinstance(wanted, base.Next):
+            check_whole("limit", wanted.limit, 1)
+            if wanted.lease_seconds is not None:
+                check_seconds("lease_seconds", wanted.lease_seconds)
+            self._now()
+            want = delivery.Want(wanted.limit, wanted.most_bytes)
+            return await self._hand_over(
+                self._receives.add(queue, subscription, want, wanted.lease_seconds, size)
+            )
+        machine, now_ns = self.machine, self._now()
+        if isinstance(wanted, base.Poll):
+            start, count, most_bytes = wanted.start, wanted.count, wanted.most_bytes
+            return await self._hand_out(
+                delivery.poll(machine, queue, subscription, start, count, now_ns, most_bytes)
+            )
+        again = delivery.ask_again(machine, queue, subscription, wanted.index, now_ns)
+        deliveries = await self._hand_out(again)
+        if not deliveries:
+            raise MessageNotFound(f"message {wanted.index} of queue {queue!r} is gone")
+        return deliveries
 
     async def _hand_over(self, wish: Wish) -> list[Delivery]:
         try:
@@ -216,27 +221,6 @@ class EmbeddedStore:
             if wish.handout is not None:
                 self._undo(wish.handout)
             raise
-
-    async def poll(
-        self,
-        queue: str,
-        subscription: str,
-        start: int,
-        count: int,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
-        self._admit()
-        now_ns = self._now()
-        handout = delivery.poll(self.machine, queue, subscription, start, count, now_ns, most_bytes)
-        return await self._hand_out(handout)
-
-    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        self._admit()
-        handout = delivery.ask_again(self.machine, queue, subscription, index, self._now())
-        deliveries = await self._hand_out(handout)
-        if not deliveries:
-            raise MessageNotFound(f"message {index} of queue {queue!r} is gone")
-        return deliveries[0]
 
     async def _hand_out(self, handout: delivery.Handout | None) -> list[Delivery]:
         if handout is None:
@@ -292,11 +276,16 @@ class EmbeddedStore:
 
     # Reading.
 
-    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
+    async def read(self, queue: str, wanted: base.Span | Sequence[str]) -> list[Message]:
         self._now()
         found = self.machine.queue(queue)
-        start = max(start, found.first)
-        return await self._read(found, [(start, min(start + limit, found.next))])
+        if isinstance(wanted, base.Span):
+            start = max(wanted.start, found.first)
+            return await self._read(found, [(start, min(start + wanted.limit, found.next))])
+        indexes = [index for id in wanted if (index := found.index_of(id)) is not None]
+        messages = await self._read(found, runs_of(indexes))
+        by_index = {message.index: message for message in messages}
+        return [by_index[index] for index in indexes if index in by_index]
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
         self._now()
@@ -306,17 +295,18 @@ class EmbeddedStore:
         return await self._reader.scan(found, start, stop, most_bytes)
 
     async def view(
-        self, queue: str, subscription: str, settled: bool | None, limit: int
+        self, queue: str, subscription: str, which: base.View, limit: int, start: int = 0
     ) -> list[ViewedMessage]:
         self._now()
         reader = self.machine.subscription(queue, subscription)
         found = reader.queue
-        if settled is None:
-            runs: Iterable[Run] = [(found.first, found.next)]
-        elif settled:
-            runs = reader.settled_within(found.first, found.next)
+        first = min(max(start, found.first), found.next)
+        if which == "all":
+            runs: Iterable[Run] = [(first, found.next)]
+        elif which == "settled":
+            runs = reader.settled_within(first, found.next)
         else:
-            runs = reader.unsettled_within(0, found.next)
+            runs = reader.unsettled_within(start, found.next)
         messages = await self._read(found, cut(runs, limit))
         return [
             ViewedMessage.of(
@@ -329,101 +319,71 @@ class EmbeddedStore:
             for lease in [reader.leases.get(message.index)]
         ]
 
-    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        self._now()
-        found = self.machine.queue(queue)
-        indexes = [found.index_of(id) for id in ids]
-        messages = await self._read(found, runs_of(i for i in indexes if i is not None))
-        by_index = {message.index: message for message in messages}
-        return [None if index is None else by_index.get(index) for index in indexes]
-
     async def _read(self, queue: Queue, runs: list[Run]) -> list[Message]:
         """Read only what is committed. After a failure, that is what was stored before it."""
         with suppress(StorageFailed):
             await self._commit()
         return await self._reader.read(queue, runs)
 
-    # Dead letters and dependencies.
+    # What an operator does.
 
-    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        self._now()
-        source = self.machine.queue(queue)
-        indexes = [i for i in dead_letters.letters_of(source, None) if i >= start][:limit]
-        if source.dead_letters is None:
-            return []
-        return await self._read(source.dead_letters, runs_of(indexes))
-
-    async def redrive(
-        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
-    ) -> int:
+    async def operate(self, queue: str, action: base.Action) -> int:
         self._admit()
-        command = dead_letters.replay if action == "replay" else dead_letters.discard
-        count = command(self.machine, queue, ids, self._now())
+        count = self._carry_out(queue, action, self._now())
         self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
         await self._commit()
         return count
 
-    async def purge(self, queue: str) -> int:
-        self._admit()
-        purged = definitions.purge_queue(self.machine, queue, self._now())
-        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
-        await self._commit()
-        return purged
+    def _carry_out(self, queue: str, action: base.Action, now_ns: int) -> int:
+        machine = self.machine
+        match action:
+            case base.Purge():
+                return definitions.purge_queue(machine, queue, now_ns)
+            case base.Replay():
+                return dead_letters.replay(machine, queue, action.ids, now_ns)
+            case base.Discard():
+                return dead_letters.discard(machine, queue, action.ids, now_ns)
+            case base.Release():
+                indexes = list(action.indexes)
+                dead_letters.release(machine, queue, action.subscription, indexes, now_ns)
+                return len(indexes)
 
-    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        self._admit()
-        dead_letters.release(self.machine, queue, subscription, list(indexes), self._now())
-        self._waiters.wake(self.machine.queues[queue], self.machine.now_ns)
-        await self._commit()
-
-    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
-        self._now()
-        found: list[int] = []
-        for start, stop in self.machine.subscription(queue, subscription).held():
-            found += range(start, min(stop, start + limit - len(found)))
-            if len(found) >= limit:
-                break
-        return found
-
-    async def blockers(
-        self, queue: str, subscription: str, indexes: Sequence[int]
-    ) -> list[list[str]]:
+    async def held(self, queue: str, subscription: str, limit: int) -> list[HeldMessage]:
         self._now()
         reader = self.machine.subscription(queue, subscription)
-        return [reader.blockers(index) for index in indexes]
+        return [
+            HeldMessage(index=index, waits_for=reader.blockers(index))
+            for start, stop in cut(reader.held(), limit)
+            for index in range(start, stop)
+        ]
 
     async def names(self) -> list[str]:
         self._now()
         return sorted(one.name for one in self.machine.queues.values() if one.source is None)
 
-    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
+    async def stats(self, after: str = "", limit: int | None = None) -> KnownStats:
         now_ns = self._now()
         queues = self.machine.queues
         names = [name for name in queues if name > after]
         page = sorted(names) if limit is None else nsmallest(limit, names)
-        return [queue_stats(queues[name], now_ns) for name in page]
+        return KnownStats(queues=[queue_stats(queues[name], now_ns) for name in page], missing={})
 
     async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
         now_ns = self._now()
         return queue_stats(self.machine.queue(queue), now_ns, only)
 
-    async def known_stats(self) -> KnownStats:
-        return KnownStats(queues=await self.stats(), missing={})
-
     # Waiting and time.
 
-    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+    async def wait(
+        self, queue: str, subscription: str, timeout_seconds: float, beyond: int | None = None
+    ) -> int | None:
         now_ns = self._now()
         reader = self.machine.subscription(queue, subscription)
-        return await self._waiters.wait(reader, timeout_seconds, now_ns)
-
-    async def wait_news(
-        self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> News:
-        self._now()
-        reader = self.machine.subscription(queue, subscription)
-        await self._waiters.wait_news(reader, seen, timeout_seconds)
-        return news_of(reader, self._now())
+        if beyond is None:
+            is_there = await self._waiters.wait(reader, timeout_seconds, now_ns)
+        else:
+            is_there = await self._waiters.wait_beyond(reader, beyond, timeout_seconds)
+        return reader.arrivals if is_there else None
 
     async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
         self._now()

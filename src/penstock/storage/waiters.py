@@ -25,9 +25,9 @@ _Waiter = asyncio.Future[bool]
 
 
 class _Watcher(NamedTuple):
-    """Waits for more than it has seen, whether or not something is deliverable already."""
+    """Waits for more than it knows of, whether or not something is deliverable already."""
 
-    seen: int
+    arrivals: int
     waiter: _Waiter
 
 
@@ -58,7 +58,7 @@ class _Line:
         """Wake up to ``count`` waiters if something is deliverable. Returns whether it is."""
         reader = self.reader
         for watcher in self.watchers:
-            if watcher.seen != reader.news:
+            if watcher.arrivals != reader.arrivals:
                 _end(watcher.waiter, True)
         if not self.waiters or not reader.unsettled:
             return False
@@ -113,20 +113,23 @@ class Waiters:
                 line.waiters.remove(waiter)
             self._leave(line)
 
-    async def wait_news(self, reader: Subscription, seen: int, timeout_seconds: float) -> None:
-        """Wait until `Subscription.news` differs from ``seen``, or the time is up."""
-        if reader.news == seen:
-            loop = asyncio.get_running_loop()
-            watcher = _Watcher(seen, loop.create_future())
-            line = self._join(reader)
-            line.watchers.append(watcher)
-            timer = loop.call_later(timeout_seconds, _end, watcher.waiter, False)
-            try:
-                await watcher.waiter
-            finally:
-                timer.cancel()
-                line.watchers.remove(watcher)
-                self._leave(line)
+    async def wait_beyond(
+        self, reader: Subscription, arrivals: int, timeout_seconds: float
+    ) -> bool:
+        """Wait until `Subscription.arrivals` differs. False if the time was up first."""
+        if reader.arrivals != arrivals:
+            return True
+        loop = asyncio.get_running_loop()
+        watcher = _Watcher(arrivals, loop.create_future())
+        line = self._join(reader)
+        line.watchers.append(watcher)
+        timer = loop.call_later(timeout_seconds, _end, watcher.waiter, False)
+        try:
+            return await watcher.waiter
+        finally:
+            timer.cancel()
+            line.watchers.remove(watcher)
+            self._leave(line)
 
     def _join(self, reader: Subscription) -> _Line:
         lines = self._lines.setdefault(reader.feed, {})

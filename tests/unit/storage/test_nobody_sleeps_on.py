@@ -10,7 +10,6 @@ from random import Random
 import pytest
 
 from penstock.broker import Broker
-from penstock.core.callback import News
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
 from penstock.core.subscription import Subscription
@@ -35,8 +34,8 @@ class History:
         self.store = MemoryStore(clock=self.clock, rng=Random(seed))
         self.broker = Broker(self.store)
         self.given: dict[str, list[Delivery]] = {}
-        self.sleepers: dict[int, asyncio.Task[bool]] = {}  # by the reader's id
-        self.watchers: dict[int, tuple[int, asyncio.Task[News]]] = {}  # what it has seen
+        self.sleepers: dict[int, asyncio.Task[int | None]] = {}  # by the reader's id
+        self.watchers: dict[int, tuple[int, asyncio.Task[int | None]]] = {}  # what it has seen
 
     @property
     def readers(self) -> list[Subscription]:
@@ -73,8 +72,8 @@ class History:
                 waiting = store.wait(*names, LONG)
                 self.sleepers[reader.id] = asyncio.create_task(waiting)
             if reader.id not in self.watchers:
-                seen = reader.news
-                watching = store.wait_news(*names, seen, LONG)
+                seen = reader.arrivals
+                watching = store.wait(*names, LONG, seen)
                 self.watchers[reader.id] = (seen, asyncio.create_task(watching))
 
     async def happen(self) -> None:
@@ -91,8 +90,8 @@ class History:
             reader.mature(self.clock.now_ns())
             if is_deliverable(reader):
                 assert reader.id not in self.sleepers, f"{reader.name} could receive"
-                seen, _ = self.watchers.get(reader.id, (reader.news, None))
-                assert seen == reader.news, f"{reader.name} has news"
+                seen, _ = self.watchers.get(reader.id, (reader.arrivals, None))
+                assert seen == reader.arrivals, f"{reader.name} has news"
 
     async def end(self) -> None:
         await self.broker.close()
@@ -156,7 +155,7 @@ class History:
 
     async def release(self) -> None:
         name = self.any_name()
-        held = await self.store.held(QUEUE, name, 3)
+        held = await self.broker.held(QUEUE, name, 3)
         await self.broker.release(QUEUE, name, held)
 
     async def pause(self) -> None:

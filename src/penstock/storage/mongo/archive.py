@@ -155,9 +155,9 @@ class Archive:
             if len(found) < _CHUNK:
                 return
 
-    async def consumed(self, queue: str, salt: int, limit: int) -> list[Document]:
-        """The oldest consumed messages."""
-        condition = {"salt": salt, "consumed": True}
+    async def consumed(self, queue: str, salt: int, start: int, limit: int) -> list[Document]:
+        """The oldest consumed messages from an index on."""
+        condition = {"salt": salt, "consumed": True, "index": {"$gte": start}}
         with self.connection.translated_errors():
             cursor = self.connection.collection(queue).find(condition)
             return await cursor.sort("index", 1).limit(limit).to_list()

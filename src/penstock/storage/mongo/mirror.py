@@ -220,7 +220,10 @@ class Mirror:
         The last one is inserted once more, to notice if the hot store has another in its place.
         """
         at = events.first if before is None else max(0, before.next - 1)
-        while at < events.next and (found := await self._hot.read(events.name, at, _CHUNK)):
+        while at < events.next:
+            found = await self._hot.read(events.name, base.Span(start=at, limit=_CHUNK))
+            if not found:
+                break
             await self._archive.insert(events.name, [message_document(one) for one in found])
             at = found[-1].index + 1
 
@@ -228,7 +231,7 @@ class Mirror:
         """Insert new dead letters, and remove those that were replayed or discarded or expired."""
         at = 0 if before is None else before.next
         while at < letters.next:
-            found = await self._hot.read(letters.name, at, _CHUNK)
+            found = await self._hot.read(letters.name, base.Span(start=at, limit=_CHUNK))
             found = [letter for letter in found if letter.index < letters.next]
             if not found:
                 break

@@ -77,12 +77,8 @@ class Publishing:
         """Restore messages that are lost because a rebuild came before they were archived."""
 
         async def find_lost() -> list[str]:
-            found = await self._hot.find(queue, ids)
-            return [
-                id
-                for id, message in zip(ids, found, strict=True)
-                if message is None and await is_lost(self._hot, queue, id)
-            ]
+            there = {message.id for message in await self._hot.read(queue, ids)}
+            return [id for id in ids if id not in there and await is_lost(self._hot, queue, id)]
 
         for _ in range(_ATTEMPTS):
             try:
@@ -131,9 +127,7 @@ class Publishing:
         rebuilt before, they may be lost.
         """
         ids = await self._archive.missing(queue, set(result.duplicates.values()))
-        found: list[Message | None] = []
+        found: list[Message] = []
         if ids:
-            found = await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
-        return await self._writer.add(
-            queue, [message_document(message) for message in found if message]
-        )
+            found = await self._completeness.call(queue, lambda: self._hot.read(queue, ids))
+        return await self._writer.add(queue, [message_document(message) for message in found])

@@ -75,7 +75,7 @@ async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
     """
     message = parse_message_id(id)
     assert message is not None
-    found = await hot.read(queue, message.index, 1)
+    found = await hot.read(queue, base.Span(start=message.index, limit=1))
     if found and found[0].index == message.index:
         return found[0].id != id and found[0].salt == message.salt
     now = await hot.snapshot(queue)
@@ -183,7 +183,7 @@ class _Recovery:
     async def _archive_queue(self, queue: str) -> None:
         """Archive a queue that existed before there was an archive."""
         count = at = 0
-        while found := await self._hot.read(queue, at, _CHUNK):
+        while found := await self._hot.read(queue, base.Span(start=at, limit=_CHUNK)):
             await self._hot.lock(_LOCK, _LOCK_SECONDS)
             await self._archive.insert(queue, [message_document(message) for message in found])
             count += len(found)

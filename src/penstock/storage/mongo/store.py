@@ -17,13 +17,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from random import SystemRandom
-from typing import Literal
 
 from msgspec.structs import replace
 
 from penstock.core import definitions
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.graph import HeldMessage
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
@@ -163,48 +163,14 @@ class ArchivedStore:
     async def publish(self, queue: str, batch: NewBatch) -> PublishResult:
         return await self._publishing.publish(queue, batch)
 
-    def _note_deliveries(
-        self, queue: str, subscription: str, deliveries: Sequence[Delivery]
-    ) -> None:
-        """Note what a call has delivered, for the record."""
-        if deliveries:
+    async def receive(self, queue: str, subscription: str, wanted: base.Wanted) -> list[Delivery]:
+        given = await self._completeness.call(
+            queue, lambda: self._hot.receive(queue, subscription, wanted)
+        )
+        if given:
             self._mirror.mark_changed(queue)
             if subscription == DEFAULT_SUBSCRIPTION:
-                self._mirror.note_deliveries(queue, deliveries)
-
-    async def receive(
-        self,
-        queue: str,
-        subscription: str,
-        limit: int,
-        lease_seconds: float | None = None,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
-        given = await self._completeness.call(
-            queue, lambda: self._hot.receive(queue, subscription, limit, lease_seconds, most_bytes)
-        )
-        self._note_deliveries(queue, subscription, given)
-        return given
-
-    async def poll(
-        self,
-        queue: str,
-        subscription: str,
-        start: int,
-        count: int,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
-        given = await self._completeness.call(
-            queue, lambda: self._hot.poll(queue, subscription, start, count, most_bytes)
-        )
-        self._note_deliveries(queue, subscription, given)
-        return given
-
-    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
-        given = await self._completeness.call(
-            queue, lambda: self._hot.ask_again(queue, subscription, index)
-        )
-        self._note_deliveries(queue, subscription, [given])
+                self._mirror.note_deliveries(queue, given)
         return given
 
     async def settle(
@@ -218,8 +184,8 @@ class ArchivedStore:
 
     # Reading.
 
-    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._completeness.call(queue, lambda: self._hot.read(queue, start, limit))
+    async def read(self, queue: str, wanted: base.Span | Sequence[str]) -> list[Message]:
+        return await self._completeness.call(queue, lambda: self._hot.read(queue, wanted))
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
         return await self._completeness.call(
@@ -227,7 +193,7 @@ class ArchivedStore:
         )
 
     async def view(
-        self, queue: str, subscription: str, settled: bool | None, limit: int
+        self, queue: str, subscription: str, which: base.View, limit: int, start: int = 0
     ) -> list[ViewedMessage]:
         """Consumed messages that the hot store has removed come from the record.
 
@@ -235,15 +201,15 @@ class ArchivedStore:
         messages in the hot store are shown.
         """
         hot = await self._completeness.call(
-            queue, lambda: self._hot.view(queue, subscription, settled, limit)
+            queue, lambda: self._hot.view(queue, subscription, which, limit, start)
         )
-        if settled is False or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
+        if which == "unsettled" or subscription != DEFAULT_SUBSCRIPTION or self._archive.problem:
             return hot
         try:
             salt = await self._archive.salt(queue)
             if salt is None:
                 return hot
-            documents = await self._archive.consumed(queue, salt, limit)
+            documents = await self._archive.consumed(queue, salt, start, limit)
         except StorageError as exc:
             logger.warning("consumed messages of %s could not be looked up: %s", queue, exc)
             return hot
@@ -265,73 +231,39 @@ class ArchivedStore:
         ]
         return sorted(merged, key=lambda one: one.index)[:limit]
 
-    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        return await self._completeness.call(queue, lambda: self._hot.find(queue, ids))
-
     async def names(self) -> list[str]:
         return await self._hot.names()
 
-    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
-        return await self._completeness.call("", lambda: self._hot.stats(after, limit))
+    async def stats(self, after: str = "", limit: int | None = None) -> KnownStats:
+        return await self._hot.stats(after, limit)
 
     async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
         return await self._completeness.call(queue, lambda: self._hot.queue_stats(queue, only))
 
-    async def known_stats(self) -> KnownStats:
-        return await self._hot.known_stats()
+    # What an operator does.
 
-    # Dead letters and dependencies.
-
-    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        return await self._completeness.call(
-            queue, lambda: self._hot.dead_letters(queue, start, limit)
-        )
-
-    async def redrive(
-        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
-    ) -> int:
-        count = await self._completeness.call(queue, lambda: self._hot.redrive(queue, action, ids))
+    async def operate(self, queue: str, action: base.Action) -> int:
+        if isinstance(action, base.Purge):
+            self._writer.check_room()
+        count = await self._completeness.call(queue, lambda: self._hot.operate(queue, action))
         self._mirror.mark_changed(queue)
+        if isinstance(action, base.Purge):
+            await self._mirror.copy(source_of(queue))
+            await self._mirror.purge(queue)
         return count
 
-    async def purge(self, queue: str) -> int:
-        self._writer.check_room()
-        purged = await self._completeness.call(queue, lambda: self._hot.purge(queue))
-        self._mirror.mark_changed(queue)
-        await self._mirror.copy(source_of(queue))
-        await self._mirror.purge(queue)
-        return purged
-
-    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
-        await self._completeness.call(
-            queue, lambda: self._hot.release(queue, subscription, indexes)
-        )
-        self._mirror.mark_changed(queue)
-
-    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
+    async def held(self, queue: str, subscription: str, limit: int) -> list[HeldMessage]:
         return await self._completeness.call(
             queue, lambda: self._hot.held(queue, subscription, limit)
         )
 
-    async def blockers(
-        self, queue: str, subscription: str, indexes: Sequence[int]
-    ) -> list[list[str]]:
-        return await self._completeness.call(
-            queue, lambda: self._hot.blockers(queue, subscription, indexes)
-        )
-
     # Waiting and time.
 
-    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+    async def wait(
+        self, queue: str, subscription: str, timeout_seconds: float, beyond: int | None = None
+    ) -> int | None:
         return await self._completeness.call(
-            queue, lambda: self._hot.wait(queue, subscription, timeout_seconds)
-        )
-
-    async def wait_news(
-        self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> News:
-        return await self._completeness.call(
-            queue, lambda: self._hot.wait_news(queue, subscription, seen, timeout_seconds)
+            queue, lambda: self._hot.wait(queue, subscription, timeout_seconds, beyond)
         )
 
     async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:

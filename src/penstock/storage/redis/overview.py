@@ -6,8 +6,6 @@ which may be away as well: then the queues that this server knows are used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from penstock.core.callback import CallbackTarget
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.stats import KnownStats, QueueStats
@@ -56,25 +54,8 @@ class Overview:
 
     # Figures.
 
-    async def stats(self, after: str, limit: int | None) -> list[QueueStats]:
-        """Raises `StoreUnavailable` if a queue cannot be read."""
-        found, missing = await self._look_at(await self.names(), after, limit)
-        if missing:
-            name, why = next(iter(missing.items()))
-            more = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
-            raise StoreUnavailable(f"queue {name!r}{more} cannot be looked at: {why}")
-        return found
-
-    async def known_stats(self) -> KnownStats:
+    async def stats(self, after: str, limit: int | None) -> KnownStats:
         names, failure = await self.names_or_known()
-        found, missing = await self._look_at(names)
-        unlisted = None if failure is None else str(failure)
-        return KnownStats(queues=found, missing=missing, unlisted=unlisted)
-
-    async def _look_at(
-        self, names: Sequence[str], after: str = "", limit: int | None = None
-    ) -> tuple[list[QueueStats], dict[str, str]]:
-        """The stats by name, and the queues that cannot be read, each with the reason."""
         found: list[QueueStats] = []
         missing: dict[str, str] = {}
         with_letters = [(name + suffix, name) for name in names for suffix in _OWN_AND_LETTERS]
@@ -86,7 +67,8 @@ class Overview:
                     found += await self._stats_of(one)
                 except StoreUnavailable as exc:
                     missing[name] = str(exc)
-        return found, missing
+        unlisted = None if failure is None else str(failure)
+        return KnownStats(queues=found, missing=missing, unlisted=unlisted)
 
     async def _stats_of(self, name: str) -> list[QueueStats]:
         """Empty if there is no such queue: most have no dead letters."""

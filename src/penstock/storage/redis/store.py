@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random, SystemRandom
-from typing import Literal
 
 import msgspec
 
 from penstock.clock import Clock
-from penstock.core.callback import CallbackTarget, News
+from penstock.core.callback import CallbackTarget
 from penstock.core.config import check_seconds, check_text, check_whole
-from penstock.core.limits import DEAD_LETTER_SUFFIX, is_name
+from penstock.core.graph import HeldMessage
+from penstock.core.limits import is_name
 from penstock.core.message import Delivery, Message, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -151,40 +151,41 @@ class RedisStore:
     def publish(self, queue: str, batch: NewBatch) -> Awaitable[PublishResult]:
         return self._gathering.add(queue, batch)
 
-    async def receive(
-        self,
-        queue: str,
-        subscription: str,
-        limit: int,
-        lease_seconds: float | None = None,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
+    async def receive(self, queue: str, subscription: str, wanted: base.Wanted) -> list[Delivery]:
+        match wanted:
+            case base.Next():
+                return await self._deliver(
+                    "receive", queue, subscription, self._next(subscription, wanted)
+                )
+            case base.Poll():
+                return await self._deliver(
+                    "poll", queue, subscription, self._poll(subscription, wanted)
+                )
+            case base.Again():
+                return await self._ask_again(queue, subscription, wanted.index)
+
+    def _next(self, subscription: str, wanted: base.Next) -> Arguments:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
-            check_whole("limit", limit, 1)
-            if lease_seconds is not None:
-                check_seconds("lease_seconds", lease_seconds)
-            lease: Argument = "" if lease_seconds is None else microseconds(lease_seconds)
-            return [subscription, self._consumer, min(limit, MOST), lease, _bytes(most_bytes)]
+            check_whole("limit", wanted.limit, 1)
+            lease: Argument = ""
+            if wanted.lease_seconds is not None:
+                check_seconds("lease_seconds", wanted.lease_seconds)
+                lease = microseconds(wanted.lease_seconds)
+            limits = [min(wanted.limit, MOST), lease, _bytes(wanted.most_bytes)]
+            return [subscription, self._consumer, *limits]
 
-        return await self._deliver("receive", queue, subscription, arguments)
+        return arguments
 
-    async def poll(
-        self,
-        queue: str,
-        subscription: str,
-        start: int,
-        count: int,
-        most_bytes: int | None = None,
-    ) -> list[Delivery]:
+    def _poll(self, subscription: str, wanted: base.Poll) -> Arguments:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
-            check_whole("start", start, 0)
-            check_whole("count", count, 1)
-            bounds = [min(start, MOST), min(count, MOST)]
-            return [subscription, self._consumer, *bounds, _bytes(most_bytes)]
+            check_whole("start", wanted.start, 0)
+            check_whole("count", wanted.count, 1)
+            bounds = [min(wanted.start, MOST), min(wanted.count, MOST)]
+            return [subscription, self._consumer, *bounds, _bytes(wanted.most_bytes)]
 
-        return await self._deliver("poll", queue, subscription, arguments)
+        return arguments
 
     async def _deliver(
         self, name: str, queue: str, subscription: str, arguments: Arguments
@@ -205,7 +206,7 @@ class RedisStore:
                     await self.settle(queue, subscription, [base.GiveBack(targets=deliveries)])
             raise
 
-    async def ask_again(self, queue: str, subscription: str, index: int) -> Delivery:
+    async def _ask_again(self, queue: str, subscription: str, index: int) -> list[Delivery]:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
             check_whole("index", index)
@@ -233,7 +234,7 @@ class RedisStore:
         deliveries = to_deliveries(definition, reader, answer)
         if not deliveries:
             raise MessageNotFound(f"message {index} of queue {queue!r} is gone")
-        return deliveries[0]
+        return deliveries
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
@@ -247,9 +248,14 @@ class RedisStore:
 
     # Reading.
 
-    async def read(self, queue: str, start: int, limit: int) -> list[Message]:
-        wanted = [bounded(start), min(limit, MOST)]
-        definition, answer = await self._steps.take("read", queue, lambda _: wanted)
+    async def read(self, queue: str, wanted: base.Span | Sequence[str]) -> list[Message]:
+        if isinstance(wanted, base.Span):
+            bounds = [bounded(wanted.start), min(wanted.limit, MOST)]
+            definition, answer = await self._steps.take("read", queue, lambda _: bounds)
+        else:
+            definition, answer = await self._steps.take(
+                "find", queue, lambda now: [_pack(_ids(now, wanted))]
+            )
         return to_messages(definition, answer[1])
 
     async def scan(self, queue: str, start: int, stop: int, most_bytes: int) -> Chunk:
@@ -258,10 +264,9 @@ class RedisStore:
         return Chunk(to_blocks(definition, answer[1]), answer[2], definition.message_salt)
 
     async def view(
-        self, queue: str, subscription: str, settled: bool | None, limit: int
+        self, queue: str, subscription: str, which: base.View, limit: int, start: int = 0
     ) -> list[ViewedMessage]:
-        which = {None: "all", True: "settled", False: "unsettled"}[settled]
-        wanted = on(subscription, which, min(limit, MOST))
+        wanted = on(subscription, which, min(limit, MOST), bounded(start))
         definition, answer = await self._steps.take("view", queue, wanted)
         return [
             ViewedMessage.of(
@@ -275,20 +280,7 @@ class RedisStore:
             )
         ]
 
-    async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
-        definition, answer = await self._steps.take(
-            "find", queue, lambda now: [_pack(_ids(now, ids))]
-        )
-        return [to_messages(definition, [entry])[0] if entry else None for entry in answer[1]]
-
-    async def blockers(
-        self, queue: str, subscription: str, indexes: Sequence[int]
-    ) -> list[list[str]]:
-        wanted = on(subscription, *(bounded(index, -1) for index in indexes))
-        _, answer = await self._steps.take("blockers", queue, wanted)
-        return [[name.decode() for name in names] for names in answer[1]]
-
-    async def stats(self, after: str = "", limit: int | None = None) -> list[QueueStats]:
+    async def stats(self, after: str = "", limit: int | None = None) -> KnownStats:
         return await self._overview.stats(after, limit)
 
     async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
@@ -303,9 +295,6 @@ class RedisStore:
             )
         return stats
 
-    async def known_stats(self) -> KnownStats:
-        return await self._overview.known_stats()
-
     async def names(self) -> list[str]:
         return await self._overview.names()
 
@@ -313,31 +302,25 @@ class RedisStore:
         names, _ = await self._overview.names_or_known()
         return names
 
-    # Dead letters and dependencies.
+    # What an operator does.
 
-    async def dead_letters(self, queue: str, start: int, limit: int) -> list[Message]:
-        wanted = [bounded(start), min(limit, MOST)]
-        _, answer = await self._steps.take("letters", queue, lambda _: wanted)
-        if not answer[1]:
-            return []
-        return to_messages(await self._steps.definition(queue + DEAD_LETTER_SUFFIX), answer[1])
+    async def operate(self, queue: str, action: base.Action) -> int:
+        match action:
+            case base.Purge():
+                return await self._count("purge_queue", queue, lambda _: [])
+            case base.Replay():
+                return await self._count("redrive", queue, _letters("replayed", action.ids))
+            case base.Discard():
+                return await self._count("redrive", queue, _letters("discarded", action.ids))
+            case base.Release():
+                return await self._release(queue, action.subscription, action.indexes)
 
-    async def redrive(
-        self, queue: str, action: Literal["replay", "discard"], ids: Sequence[str] | None
-    ) -> int:
-        way = "replayed" if action == "replay" else "discarded"
-
-        def arguments(definition: QueueDefinition) -> Sequence[Argument]:
-            return [way, b"" if ids is None else _pack(_ids(definition, ids))]
-
-        _, answer = await self._steps.take("redrive", queue, arguments)
+    async def _count(self, script: str, queue: str, arguments: Arguments) -> int:
+        """Run a script that answers how many messages it concerned."""
+        _, answer = await self._steps.take(script, queue, arguments)
         return int(answer[1])
 
-    async def purge(self, queue: str) -> int:
-        _, answer = await self._steps.take("purge_queue", queue, lambda definition: [])
-        return int(answer[1])
-
-    async def release(self, queue: str, subscription: str, indexes: Sequence[int]) -> None:
+    async def _release(self, queue: str, subscription: str, indexes: Sequence[int]) -> int:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             definition.reader(subscription)
             for index in indexes:
@@ -351,11 +334,15 @@ class RedisStore:
             raise NotHeld(
                 f"message {int(answer[1])} is not held back on subscription {subscription!r}"
             )
+        return len(indexes)
 
-    async def held(self, queue: str, subscription: str, limit: int) -> list[int]:
+    async def held(self, queue: str, subscription: str, limit: int) -> list[HeldMessage]:
         wanted = on(subscription, min(limit, MOST))
         _, answer = await self._steps.take("held", queue, wanted)
-        return list(answer[1])
+        return [
+            HeldMessage(index=index, waits_for=[name.decode() for name in names])
+            for index, names in zip(answer[1], answer[2], strict=True)
+        ]
 
     # For an archive: see `HotStore`.
 
@@ -392,13 +379,12 @@ class RedisStore:
 
     # Waiting and time.
 
-    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
-        return await self._waiting.wait(queue, subscription, timeout_seconds)
-
-    async def wait_news(
-        self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> News:
-        return await self._waiting.wait_news(queue, subscription, seen, timeout_seconds)
+    async def wait(
+        self, queue: str, subscription: str, timeout_seconds: float, beyond: int | None = None
+    ) -> int | None:
+        if beyond is None:
+            return await self._waiting.wait(queue, subscription, timeout_seconds)
+        return await self._waiting.wait_beyond(queue, subscription, beyond, timeout_seconds)
 
     async def callbacks(self, queue: str | None = None) -> list[CallbackTarget]:
         return await self._overview.callbacks(queue)
@@ -447,6 +433,11 @@ class RedisStore:
 
 def _bytes(most: int | None) -> Argument:
     return "" if most is None else min(most, MOST)
+
+
+def _letters(way: str, ids: Sequence[str] | None) -> Arguments:
+    """The arguments of a script on a queue's dead letters: all, or those with these ids."""
+    return lambda definition: [way, b"" if ids is None else _pack(_ids(definition, ids))]
 
 
 def _ids(definition: QueueDefinition, ids: Sequence[str]) -> list[int]:

@@ -1,11 +1,10 @@
-"""Waiting on a subscription: until something may be deliverable, or until there is news."""
+"""Waiting on a subscription: until something may be deliverable, or until more has arrived."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
 
-from penstock.core.callback import News
 from penstock.errors import NotFound
 from penstock.storage.redis.channels import Channels
 from penstock.storage.redis.steps import Steps, on
@@ -24,13 +23,13 @@ class Waiting:
         self._steps = steps
         self._channels = channels
 
-    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> bool:
+    async def wait(self, queue: str, subscription: str, timeout_seconds: float) -> int | None:
         (await self._steps.definition(queue)).reader(subscription)
         channel = self._steps.keys.news(queue)
         async with self._channels.waiter(channel, subscription) as waiter:
-            _, (_, is_there, due) = await self._steps.take("peek", queue, on(subscription))
+            is_there, due, arrivals = await self._peek(queue, subscription)
             if is_there:
-                return True
+                return arrivals
             seconds = timeout_seconds
             if due >= 0:
                 until_due = max(_SHORTEST_WAIT_SECONDS, due / _MICROSECONDS_PER_SECOND)
@@ -40,30 +39,31 @@ class Waiting:
                     await waiter.future
             except TimeoutError:
                 # If it was woken just as the time was up, it must count as woken.
-                return waiter.is_woken or seconds < timeout_seconds
-        return True
+                if not waiter.is_woken and seconds >= timeout_seconds:
+                    return None
+        return arrivals
 
-    async def wait_news(
-        self, queue: str, subscription: str, seen: int, timeout_seconds: float
-    ) -> News:
+    async def wait_beyond(
+        self, queue: str, subscription: str, beyond: int, timeout_seconds: float
+    ) -> int | None:
         (await self._steps.definition(queue)).reader(subscription)
         loop = asyncio.get_running_loop()
         until = loop.time() + timeout_seconds
         while True:
             async with self._channels.waiter(self._steps.keys.news(queue), None) as waiter:
-                news = await self._news_of(queue, subscription)
-                if news is None:  # it was deleted meanwhile
-                    return News(seen=seen, ready=0, lowest_unacked_index=0)
-                if news.seen != seen or loop.time() >= until:
-                    return news
+                try:
+                    _, _, arrivals = await self._peek(queue, subscription)
+                except NotFound:  # it was deleted meanwhile
+                    return None
+                if arrivals != beyond:
+                    return arrivals
+                if loop.time() >= until:
+                    return None
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(until):
                         await waiter.future
 
-    async def _news_of(self, queue: str, subscription: str) -> News | None:
-        try:
-            _, answer = await self._steps.take("news", queue, on(subscription))
-        except NotFound:
-            return None
-        _, seen, ready, floor = answer
-        return News(seen=seen, ready=ready, lowest_unacked_index=floor)
+    async def _peek(self, queue: str, subscription: str) -> tuple[bool, int, int]:
+        """Whether something is deliverable, when something is due, and the number of arrivals."""
+        _, (_, is_there, due, arrivals) = await self._steps.take("peek", queue, on(subscription))
+        return bool(is_there), due, arrivals

@@ -7,6 +7,7 @@
 -- ARGV[3]  the subscription
 -- ARGV[4]  settled, unsettled or all
 -- ARGV[5]  how many at most
+-- ARGV[6]  the first index
 -- Returns  ok, entries, and for each {1 if settled, deliveries, deadline}; the deadline is -1 if it
 --          is not leased, -2 if its lease never ends
 -- uses: runs queue reader
@@ -15,19 +16,20 @@ if not q then
   return refusal
 end
 local s = load_reader(q, ARGV[3])
-local limit = tonumber(ARGV[5])
+local limit, start = tonumber(ARGV[5]), tonumber(ARGV[6])
+local first = math.max(q.first, start)
 local runs = {}
 if ARGV[4] == 'all' then
-  runs = cut({{q.first, q.next}}, q.first < q.next and limit or 0)
+  runs = cut({{first, q.next}}, first < q.next and limit or 0)
 elseif ARGV[4] == 'settled' then
-  for _, run in ipairs(matched_within(q, s, q.first, q.next)) do
+  for _, run in ipairs(matched_within(q, s, first, q.next)) do
     for _, part in ipairs(runs_within(s.key .. ':settled', run[1], run[2], limit)) do
       runs[#runs + 1] = part
     end
   end
   runs = cut(runs, limit)
 else
-  runs = cut(unsettled_within(q, s, floor_of(q, s), q.next), limit)
+  runs = cut(unsettled_within(q, s, math.max(floor_of(q, s), start), q.next), limit)
 end
 local entries, states = entries_of(q, runs), {}
 for at, entry in ipairs(entries) do
