@@ -76,7 +76,7 @@ class Defining:
         name = definitions.check_queue(change.queue, change.config)
         key = steps.keys.queue(name)
         if name.endswith(DEAD_LETTER_SUFFIX):
-            if await steps.run("describe", key):
+            if await steps.run("describe", key, ""):
                 raise definitions.queue_exists(name)
             raise definitions.reserved_name()
         parts = self._whole_queue(

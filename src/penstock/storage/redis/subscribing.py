@@ -263,9 +263,12 @@ class Subscribing:
 
         while True:
             async with self._lock:
-                _, answer = await self._steps.take("seek", queue, arguments)
-            if answer[0] != b"behind":
-                return
+                now, answer = await self._steps.take("seek", queue, arguments)
+                if answer[0] != b"behind":
+                    if reader.config.filter is not None:
+                        moved = replace(now.reader(name), since=known[0])
+                        self._steps.note(now.with_reader(moved))
+                    return
             assert reader.config.filter is not None
             _, first, since = answer
             feed = Feed(key=name, filter=compile_filter(reader.config.filter))
