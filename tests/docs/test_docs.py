@@ -5,15 +5,17 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import re
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 import penstock
 from penstock import Backoff, NewMessage, QueueConfig, SubscriptionConfig, errors
+from penstock.storage import base
 from tests.docs.page import ROOT, Piece, python_in, table_in
 
 PAGES = ["README.md", "docs/index.md", "docs/embedded.md"]
@@ -91,3 +93,20 @@ def test_the_page_of_errors_has_every_code_and_its_class() -> None:
     stated |= {row[0]: row[1] for row in table_in("docs/errors.md", "group's code")}
     real = {getattr(errors, name).code: name for name in errors.__all__}
     assert stated == real
+
+
+def test_the_storage_contract_is_listed_whole() -> None:
+    rows = table_in("docs/architecture.md", "method")
+    methods = {name for row in rows for name in re.findall(r"\w+", row[0])}
+    values = {name for row in rows for name in re.findall(r"\b[A-Z]\w+", row[1])}
+
+    assert methods == {
+        name
+        for name, member in vars(base.Store).items()
+        if inspect.isfunction(member) and not name.startswith("_")
+    }
+    assert values == {"NewBatch", "Span"} | {
+        value.__name__
+        for union in (base.Change, base.Wanted, base.Settlement, base.Action)
+        for value in get_args(union)
+    }
