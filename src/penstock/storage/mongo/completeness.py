@@ -8,6 +8,7 @@ from math import inf
 from types import MappingProxyType
 from typing import TypeVar
 
+from penstock.core.definitions import queue_exists
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.mongo.archive import Archive
@@ -91,7 +92,8 @@ class Completeness:
             try:
                 return await operation()
             except QueueNotFound:
-                if not await self._is_due() and not await self.is_in_record(queue):
+                is_away = self._archive.problem is not None
+                if not await self._is_due() and (is_away or not await self._is_in_record(queue)):
                     self._refuse_if_unchecked(queue)
                     raise
                 await self.recover()
@@ -107,13 +109,14 @@ class Completeness:
 
         await self.call(queue, look)
 
-    async def is_in_record(self, queue: str) -> bool:
-        """Whether the queue is in the record, as far as that can be reached.
+    async def check_new(self, queue: str) -> None:
+        """Raises `QueueExists` if the record has the queue, even if it is lost or being rebuilt."""
+        if await self._is_in_record(queue):
+            raise queue_exists(queue)
 
-        Then it exists, even if the hot store does not have it.
-        """
+    async def _is_in_record(self, queue: str) -> bool:
         source = source_of(queue)
-        if self._archive.problem is not None or not is_recorded(source):
+        if not is_recorded(source):
             return False
         at, is_being_deleted = await self._archive.saved_at(source)
         if at is None or is_being_deleted:

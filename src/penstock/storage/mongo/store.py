@@ -131,14 +131,14 @@ class ArchivedStore:
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
-        if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
-            await self._archive.check_no_foreign_documents(change.queue)
+        if isinstance(change, base.CreateQueue):
+            definitions.check_queue(change.queue, change.config)
+            if is_recorded(change.queue):
+                await self._archive.check_no_foreign_documents(change.queue)
         async with self._turn:
             await self._completeness.check(change.queue)
-            is_new = isinstance(change, base.CreateQueue)
-            if is_new and await self._completeness.is_in_record(change.queue):
-                # Even if the hot store does not have it, because it is lost or being rebuilt.
-                raise definitions.queue_exists(change.queue)
+            if isinstance(change, base.CreateQueue):
+                await self._completeness.check_new(change.queue)
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
                 await self._completeness.find(change.queue)
                 gone = asyncio.Event()
