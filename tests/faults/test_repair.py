@@ -237,6 +237,9 @@ async def test_messages_of_a_queue_whose_name_is_lost_are_in_a_recovered_queue(
     # Then its messages can be had under a new name, each once more
     contents = await drain(path)
     recovered = [name for name in contents.bounds if name.startswith("recovered-")]
+    letters = {f"{name}-dlq" for name in recovered}.intersection(recovered)
+    assert letters
+    recovered = [name for name in recovered if name not in letters]
     bodies = [body for name in recovered for body in contents.readable[name].values()]
     assert set(history.bodies["orders"]) <= set(bodies)
     # but for those that the rest of the log says are settled

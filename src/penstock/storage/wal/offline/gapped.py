@@ -28,7 +28,7 @@ from penstock.core import events as ev
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.dependencies import check_dependencies
 from penstock.core.lease import Attempts
-from penstock.core.limits import DEAD_LETTER_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.machine import Machine, Place
 from penstock.core.queue import Letter, Queue
 from penstock.core.runs import Run
@@ -104,13 +104,21 @@ class GappedHistory:
                 # Names are unique, so the old queue must have been deleted in the gap.
                 gone = same.source or same.events_of or same
                 machine.apply(ev.QueueDeleted(at_ns=event.at_ns, queue_id=gone.id))
-            for owner in (event.dead_letters_of, event.events_of):
-                if owner is not None:
-                    self._queue(owner)
+            event = self._named_after_its_owner(event)
         elif event.queue_id not in machine.queues_by_id:
             return False
         machine.apply(event)
         return True
+
+    def _named_after_its_owner(self, event: ev.QueueCreated) -> ev.QueueCreated:
+        """An owner that is recovered has another name, by which these queues are found."""
+        for owner, suffix in (
+            (event.dead_letters_of, DEAD_LETTER_SUFFIX),
+            (event.events_of, EVENTS_SUFFIX),
+        ):
+            if owner is not None:
+                event = msgspec.structs.replace(event, name=self._queue(owner).name + suffix)
+        return event
 
     def _queue(self, queue_id: int) -> Queue:
         """The queue with that id, created if it is unknown."""
