@@ -14,7 +14,7 @@ from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.connection import Connection
 from penstock.storage.mongo.store import ArchivedStore
-from tests.mongo.conftest import Addresses, Open
+from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 
 
 async def test_a_change_of_one_subscription_writes_no_other(broker: Broker, database: Any) -> None:
@@ -74,6 +74,22 @@ async def test_a_record_that_another_server_has_written_meanwhile_is_replaced(
     await addresses.wipe_redis()
     found = (await other.queue_stats("jobs")).subscriptions
     assert [one.name for one in found] == ["default", "two", "three"]
+
+
+async def test_a_subscription_that_is_back_since_redis_has_old_data_is_recorded(
+    broker: Broker, addresses: Addresses
+) -> None:
+    # Given a subscription that was deleted, which Redis has lost
+    await broker.create_subscription("jobs", "one")
+    await broker.create_subscription("jobs", "two")
+    async with redis_rolled_back(addresses):
+        await broker.delete_subscription("jobs", "one")
+    # When another one is altered
+    await broker.alter_subscription("jobs", "two", paused=True)
+    # Then the record has both
+    await addresses.wipe_redis()
+    found = (await broker.queue_stats("jobs")).subscriptions
+    assert [one.name for one in found] == ["default", "one", "two"]
 
 
 async def test_a_record_of_the_first_format_is_read_and_then_written_as_the_current_one(

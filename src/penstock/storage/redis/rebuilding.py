@@ -39,7 +39,11 @@ class Rebuilding:
     async def snapshot(self, queue: str, known: QueueState | None) -> QueueState | None:
         last: tuple[Argument, Argument] = ("", "") if known is None else (known.id, known.at)
         answer = await self._steps.run("snapshot", self._steps.keys.queue(queue), *last)
-        return parse_snapshot(queue, answer, known)
+        try:
+            return parse_snapshot(queue, answer, known)
+        except KeyError:
+            # Redis has older data than ``known``, with a subscription that was deleted since.
+            return await self.snapshot(queue, None)
 
     async def restore(
         self,
@@ -206,7 +210,10 @@ def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 def parse_snapshot(
     queue: str, answer: list[Any], known: QueueState | None = None
 ) -> QueueState | None:
-    """None if there is no such queue. A subscription that has not changed is that of ``known``."""
+    """None if there is no such queue. A subscription that has not changed is that of ``known``.
+
+    Raises `KeyError` if ``known`` does not have it.
+    """
     if not answer:
         return None
     letters = None
