@@ -163,6 +163,7 @@ async def test_a_name_that_is_taken_is_told_at_once(broker: Broker) -> None:
 
     with pytest.raises(QueueExists, match="jobs-events"):
         await broker.create_queue("jobs", events=True)
+    assert await broker.names() == [EVENTS]
     await broker.create_queue("jobs")
     with pytest.raises(QueueExists, match="jobs-events"):
         await broker.alter_queue("jobs", events=True)

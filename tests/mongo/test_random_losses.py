@@ -10,7 +10,7 @@ from penstock.broker import Broker
 from penstock.core.message import NewMessage
 from tests.mongo.conftest import Addresses, Open
 
-_STEPS = 60
+_STEPS = 80
 
 
 def _message(rng: Random) -> NewMessage:
@@ -40,7 +40,7 @@ async def test_nothing_accepted_is_lost_and_nothing_settled_comes_again(
     counts: dict[tuple[str, int], int] = {}
     for _ in range(_STEPS):
         name = rng.choice(readers)
-        match rng.choice(("publish", "ack", "ack", "nack", "leave", "wipe")):
+        match rng.choice(("publish", "ack", "ack", "nack", "leave", "alter", "wipe")):
             case "publish":
                 batch = [_message(rng) for _ in range(rng.randint(1, 4))]
                 for message, published in zip(
@@ -48,6 +48,8 @@ async def test_nothing_accepted_is_lost_and_nothing_settled_comes_again(
                 ):
                     assert published.index not in sent
                     sent[published.index] = message
+            case "alter":
+                await broker.alter_subscription("jobs", name, max_in_flight=rng.randint(50, 99))
             case "wipe":
                 await store.close()
                 await addresses.wipe_redis()

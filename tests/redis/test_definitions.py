@@ -48,6 +48,7 @@ async def test_what_a_server_knows_after_its_own_change_is_what_there_is(steps: 
         base.RotateSecret(queue="jobs", subscription="last", secret=SECRETS[1]),
         base.AlterSubscription(queue="jobs", subscription="plain", changes={"paused": True}),
         base.Seek(queue="jobs", subscription="plain", start=0),
+        base.Seek(queue="jobs", subscription="some", start=0),
         base.DeleteSubscription(queue="jobs", subscription="some"),
         base.DeleteSubscription(queue="jobs", subscription="plain"),
         base.AlterQueue(queue="jobs", changes={"max_messages": 5}),
@@ -55,7 +56,25 @@ async def test_what_a_server_knows_after_its_own_change_is_what_there_is(steps: 
     for change in made:
         await defining.apply(change)
         known = await steps.definition("jobs")
-        assert known == await steps.learn("jobs"), change
+        assert known == await Steps(steps.connection, None).learn("jobs"), change
+
+
+async def test_what_a_server_knows_is_read_again_only_if_it_has_changed(steps: Steps) -> None:
+    defining, other = Defining(steps, Random(1)), Steps(steps.connection, None)
+    some = SubscriptionConfig(filter="priority > 3")
+    await defining.apply(base.CreateQueue(queue="jobs"))
+    await defining.apply(base.CreateSubscription(queue="jobs", subscription="some", config=some))
+    # Given a server that knows a queue, also after it has moved a subscription
+    await defining.apply(base.Seek(queue="jobs", subscription="some", start=0))
+    known = await steps.definition("jobs")
+    # Then it is told that nothing has changed
+    assert await steps.learn("jobs") is known
+    # When another one makes a change
+    await Defining(other, Random(2)).apply(
+        base.CreateSubscription(queue="jobs", subscription="new", config=some)
+    )
+    # Then that is read
+    assert set((await steps.learn("jobs")).readers) == {"default", "some", "new"}
 
 
 async def test_a_change_of_one_subscription_reads_no_other(steps: Steps) -> None:

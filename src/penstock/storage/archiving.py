@@ -92,8 +92,12 @@ class HotStore(Store, Protocol):
         """Differs each time the queue is rebuilt; None if it does not exist."""
         ...
 
-    async def snapshot(self, queue: str) -> QueueState | None:
-        """None if there is no such queue."""
+    async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
+        """None if there is no such queue.
+
+        ``known`` is an earlier snapshot. Only the subscriptions that have changed since then are
+        read; the others are the same objects.
+        """
         ...
 
     async def restore(

@@ -13,12 +13,13 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 from pymongo import errors as failures
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Message, to_datetime
 from penstock.errors import Conflict, StorageError
-from penstock.storage.archiving import QueueState
+from penstock.storage.archiving import QueueState, ReaderState
 from penstock.storage.mongo.connection import Connection, Document
 from penstock.storage.mongo.documents import to_message
 
@@ -32,8 +33,13 @@ _CHUNK = 1000
 _MICROSECONDS = 1000  # nanoseconds each
 
 
+# The format of documents in `penstock.queues`; docs/mongo.md has the former ones.
+_FORMAT = 2
+_STATE_FIELDS = {"format": 1, "state": 1, "subscriptions": 1, "readers": 1}
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(QueueState).decode
+_decode_queue = msgspec.msgpack.Decoder(QueueState).decode
+_decode_reader = msgspec.msgpack.Decoder(ReaderState).decode
 
 
 class IndexTaken(StorageError):
@@ -179,8 +185,8 @@ class Archive:
     async def states(self) -> list[QueueState]:
         """The states of all queues that are not being deleted."""
         with self.connection.translated_errors():
-            cursor = self.connection.collection(_QUEUES).find(_NOT_BEING_DELETED, {"state": 1})
-            return [_decode(document["state"]) async for document in cursor.sort("_id", 1)]
+            cursor = self.connection.collection(_QUEUES).find(_NOT_BEING_DELETED, _STATE_FIELDS)
+            return [_to_state(document) async for document in cursor.sort("_id", 1)]
 
     async def names(self) -> set[str]:
         """The names of all queues that are not being deleted."""
@@ -190,8 +196,10 @@ class Archive:
 
     async def state(self, queue: str) -> QueueState | None:
         with self.connection.translated_errors():
-            found = await self.connection.collection(_QUEUES).find_one({"_id": queue})
-        return None if found is None else _decode(found["state"])
+            found = await self.connection.collection(_QUEUES).find_one(
+                {"_id": queue}, _STATE_FIELDS
+            )
+        return None if found is None else _to_state(found)
 
     async def salt(self, queue: str) -> int | None:
         """The salt of the queue in the record; None if it is not there."""
@@ -207,21 +215,32 @@ class Archive:
             )
         return (None, False) if found is None else (found["at"], found.get("deleting", False))
 
-    async def save(self, state: QueueState) -> None:
-        """Save the state as a whole, and some of it in readable form, for people."""
+    async def save(self, state: QueueState, before: QueueState | None) -> None:
+        """Save a state, and some of it in readable form, for people: all of it, or none.
+
+        If ``before`` is the state in the record, only the subscriptions that differ are written.
+        """
+        collection = self.connection.collection(_QUEUES)
         document = {
-            "_id": state.name,
+            "format": _FORMAT,
             "at": state.at,
             "salt": state.salt,
             "next": state.next,
             "config": msgspec.to_builtins(state.config),
             "subscriptions": [reader.name for reader in state.readers],
-            "state": _encode(state),
+            "state": _encode(replace(state, readers=[])),
         }
         with self.connection.translated_errors():
-            await self.connection.collection(_QUEUES).replace_one(
-                {"_id": state.name}, document, upsert=True
-            )
+            if before is not None:
+                same = {"_id": state.name, "format": _FORMAT, "at": before.at, "salt": before.salt}
+                changes = {"$set": document | _new_readers(before, state)}
+                if gone := _gone_readers(before, state):
+                    changes["$unset"] = gone
+                done = await collection.update_one(same | _NOT_BEING_DELETED, changes)
+                if done.matched_count == 1:
+                    return
+            document["readers"] = {reader.name: _encode(reader) for reader in state.readers}
+            await collection.replace_one({"_id": state.name}, document, upsert=True)
 
     async def mark_deleting(self, queue: str) -> None:
         """Note that a queue is about to be deleted, so that it is not rebuilt. `save` undoes it."""
@@ -286,6 +305,36 @@ class Archive:
                 if only_done:
                     condition["done"] = True
                 await self.remove(queue, [condition])
+
+
+def _to_state(document: Document) -> QueueState:
+    """Raises `StorageError` for a document of a later version."""
+    format = document.get("format", 1)
+    if format > _FORMAT:
+        raise StorageError(
+            f"the record of queue {document['_id']!r} in MongoDB has format {format}: use the "
+            "version of Penstock that has written it, or a later one"
+        )
+    state = _decode_queue(document["state"])
+    if format == 1:
+        return state
+    readers = [_decode_reader(document["readers"][name]) for name in document["subscriptions"]]
+    return replace(state, readers=readers)
+
+
+def _new_readers(before: QueueState, state: QueueState) -> Document:
+    """The subscriptions that differ."""
+    old = {reader.name: reader for reader in before.readers}
+    return {
+        f"readers.{reader.name}": _encode(reader)
+        for reader in state.readers
+        if old.get(reader.name) != reader
+    }
+
+
+def _gone_readers(before: QueueState, state: QueueState) -> Document:
+    names = {reader.name for reader in before.readers} - {reader.name for reader in state.readers}
+    return {f"readers.{name}": "" for name in names}
 
 
 def _ttl_index(expiry: _Expiry) -> Document | None:

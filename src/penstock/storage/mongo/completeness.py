@@ -8,9 +8,11 @@ from math import inf
 from types import MappingProxyType
 from typing import TypeVar
 
+from penstock.core.definitions import queue_exists
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.locks import QueueLocks
 from penstock.storage.mongo.mirror import Mirror, is_recorded, source_of
 from penstock.storage.mongo.recovery import recover
 
@@ -29,9 +31,17 @@ class Completeness:
     What cannot be checked because a node of the hot store is away is checked again until it can.
     """
 
-    def __init__(self, hot: HotStore, archive: Archive, mirror: Mirror, identity: str) -> None:
+    def __init__(
+        self,
+        hot: HotStore,
+        archive: Archive,
+        locks: QueueLocks,
+        mirror: Mirror,
+        identity: str,
+    ) -> None:
         self._hot = hot
         self._archive = archive
+        self._locks = locks
         self._mirror = mirror
         self._identity = identity
         self._recovering = asyncio.Lock()
@@ -59,7 +69,7 @@ class Completeness:
                 return Recovered(restored={}, archived={})
             self._recovered_at = asyncio.get_running_loop().time()
             recovered, self._unchecked = await recover(
-                self._hot, self._archive, self._identity, suspects
+                self._hot, self._archive, self._locks, self._identity, suspects
             )
             if recovered.restored or recovered.archived:
                 await self._mirror.copy_all()
@@ -82,17 +92,31 @@ class Completeness:
             try:
                 return await operation()
             except QueueNotFound:
-                if not await self._is_due() and not await self._is_in_record(queue):
+                is_away = self._archive.problem is not None
+                if not await self._is_due() and (is_away or not await self._is_in_record(queue)):
                     self._refuse_if_unchecked(queue)
                     raise
                 await self.recover()
                 self._refuse_if_unchecked(queue)
         raise StoreUnavailable(f"queue {queue!r} is being rebuilt: try again shortly")
 
+    async def find(self, queue: str) -> None:
+        """Rebuild a queue if it is lost. Raises `QueueNotFound`."""
+
+        async def look() -> None:
+            if await self._hot.version(queue) is None:
+                raise QueueNotFound(f"there is no queue {queue!r}: create it first")
+
+        await self.call(queue, look)
+
+    async def check_new(self, queue: str) -> None:
+        """Raises `QueueExists` if the record has the queue, even if it is lost or being rebuilt."""
+        if await self._is_in_record(queue):
+            raise queue_exists(queue)
+
     async def _is_in_record(self, queue: str) -> bool:
-        """Whether the queue is in the record, as far as that can be reached."""
         source = source_of(queue)
-        if self._archive.problem is not None or not is_recorded(source):
+        if not is_recorded(source):
             return False
         at, is_being_deleted = await self._archive.saved_at(source)
         if at is None or is_being_deleted:

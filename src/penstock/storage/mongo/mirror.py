@@ -1,30 +1,37 @@
 """Copying consumed marks, delivery counts and definitions from the hot store to the record.
 
-A snapshot of a queue is read from the hot store and written as a whole, so nothing needs to be
-remembered in between: if a copy fails, or a server dies before it makes one, the next copy by any
-server makes up for it. Until then the record is behind by what happened in between. Each queue is
-copied by one server at a time.
+The record has a snapshot of each queue, as of one moment, so nothing needs to be remembered in
+between: if a copy fails, or a server dies before it makes one, the next copy by any server makes up
+for it. Until then the record is behind by what happened in between. Each queue is copied by one
+server at a time.
+
+A queue may have many subscriptions. Of these, a copy reads and writes just those that have changed
+since this server's last one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
-from pymongo import UpdateMany
-
-from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery
-from penstock.core.runs import Run, Runs, runs_of
+from penstock.core.runs import Runs
 from penstock.errors import StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import letter_document, message_document
+from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.marks import (
+    added,
+    consumed,
+    count_updates,
+    index_condition,
+    mark_updates,
+)
 
 __all__ = ["Mirror", "is_recorded", "source_of"]
 
@@ -35,8 +42,6 @@ MARK_SECONDS = 0.5
 PASS_SECONDS = 10.0
 """How often all queues are copied, for changes that no call has made, such as expiry."""
 SWEEP_SECONDS = 60.0
-_LOCK_SECONDS = 30.0
-_LOCK_RETRY_SECONDS = 0.05
 _MAX_COUNTS = 100_000
 _CHUNK = 500
 
@@ -54,15 +59,15 @@ def source_of(queue: str) -> str:
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
-    def __init__(self, hot: HotStore, archive: Archive) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, locks: QueueLocks) -> None:
         self._hot = hot
         self._archive = archive
+        self._locks = locks
         # By queue.
         self._changed: set[str] = set()
         self._saved: dict[str, QueueState] = {}  # in the record, as far as this server knows
         self._counts: dict[str, dict[int, int]] = {}  # deliveries by index, not in the record yet
         self._ends: dict[str, tuple[int, int]] = {}  # next index at the last two `copy_all`
-        self._locks: dict[str, asyncio.Lock] = {}
 
     def mark_changed(self, queue: str) -> None:
         """Let the next `copy_changed` copy this queue."""
@@ -122,7 +127,7 @@ class Mirror:
 
         Marks that were made before are skipped, except from index ``repeat_from`` on.
         """
-        async with self._locked(queue):
+        async with self._locks.held(queue):
             await self._copy(queue, repeat_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
@@ -137,7 +142,7 @@ class Mirror:
                 names.append(events.name)
             async with AsyncExitStack() as locks:
                 for name in names:
-                    await locks.enter_async_context(self._locked(name))
+                    await locks.enter_async_context(self._locks.held(name))
                     await self._archive.mark_deleting(name)
                 try:
                     await self._hot.define(change)
@@ -150,20 +155,10 @@ class Mirror:
         finally:
             gone.set()
 
-    @asynccontextmanager
-    async def _locked(self, queue: str) -> AsyncIterator[None]:
-        """Keep this and other servers from copying the queue meanwhile."""
-        async with self._locks.setdefault(queue, asyncio.Lock()):
-            while not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):  # noqa: ASYNC110
-                # Another server has the lock, and cannot tell us when it is done.
-                await asyncio.sleep(_LOCK_RETRY_SECONDS)
-            try:
-                yield
-            finally:
-                await self._hot.unlock(_lock_name(queue))
-
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
-        state = await self._hot.snapshot(queue)
+        # Now and then as a whole, so that nothing depends on what was read before.
+        known = self._saved.get(queue) if repeat_from is None else None
+        state = await self._hot.snapshot(queue, known)
         if state is None:
             self._saved.pop(queue, None)
             if queue in await self._archive.names_being_deleted():
@@ -187,16 +182,16 @@ class Mirror:
                 await self._copy_events(before, state)
             await self._archive.update(
                 queue,
-                [*_mark_updates(before, state, repeat_from), *_count_updates(state.salt, counts)],
+                [*mark_updates(before, state, repeat_from), *count_updates(state.salt, counts)],
             )
             is_new = before is None or is_being_deleted or _differs(before, state)
             if is_new:
                 await self._archive.ensure_ttl_indexes(state)
                 if state.letters is not None:
                     await self._copy_letters(before and before.letters, state.letters)
-                if not await self._hot.lock(_lock_name(queue), _LOCK_SECONDS):
+                if not await self._locks.renew(queue):
                     raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
-                await self._archive.save(state)
+                await self._archive.save(state, before)
         except BaseException:
             self._counts[queue] = counts | self._counts.get(queue, {})
             raise
@@ -250,11 +245,11 @@ class Mirror:
                 break
             await self._archive.insert(letters.name, [letter_document(one) for one in found])
             at = found[-1].index + 1
-        gone = _settled(letters)
-        old = Runs() if before is None else _settled(before)
+        gone = consumed(letters)
+        old = Runs() if before is None else consumed(before)
         await self._archive.remove(
             letters.name,
-            [_index_condition(run) | {"salt": letters.salt} for run in _added(old, gone)],
+            [index_condition(run) | {"salt": letters.salt} for run in added(old, gone)],
         )
 
     async def sweep(self) -> None:
@@ -262,10 +257,6 @@ class Mirror:
         if not await self._archive.has_ttl_indexes():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
-
-
-def _lock_name(queue: str) -> str:
-    return f"copy:{queue}"
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:
@@ -280,65 +271,3 @@ def _differs(before: QueueState, state: QueueState) -> bool:
     if old is None or new is None:
         return old is not new
     return _differs(old, new)
-
-
-def _runs(bounds: Sequence[int]) -> Runs:
-    return Runs(zip(bounds[::2], bounds[1::2], strict=True))
-
-
-def _settled(state: QueueState) -> Runs:
-    """What the default subscription has settled: these messages are *consumed*."""
-    reader = state.reader(DEFAULT_SUBSCRIPTION)
-    found = Runs() if reader is None else _runs(reader.settled)
-    found.discard(state.next, found.stop)
-    return found
-
-
-def _done(state: QueueState) -> Runs:
-    """What every subscription has settled and no dead letter refers to, so that it may expire."""
-    found = Runs([(0, state.next)]) if state.next else Runs()
-    for reader in state.readers:
-        for start, stop in list(_runs(reader.settled).outside(0, state.next)):
-            found.discard(start, stop)
-    for pinned in state.pins[::2]:
-        found.discard(int(pinned), int(pinned) + 1)
-    return found
-
-
-def _added(before: Runs, now: Runs) -> Iterator[Run]:
-    """What is in ``now`` and not in ``before``."""
-    for start, stop in now:
-        yield from list(before.outside(start, stop))
-
-
-def _index_condition(run: Run) -> dict[str, Any]:
-    return {"index": {"$gte": run[0], "$lt": run[1]}}
-
-
-def _mark_updates(
-    before: QueueState | None, state: QueueState, repeat_from: int | None
-) -> Iterator[UpdateMany]:
-    """Set ``consumed`` and ``done`` where they have changed, and from ``repeat_from`` on."""
-    for field, runs_in in (("consumed", _settled), ("done", _done)):
-        old = Runs() if before is None else runs_in(before)
-        new = runs_in(state)
-        if repeat_from is not None:
-            old.discard(repeat_from, max(repeat_from, old.stop))
-        for value, runs in ((True, _added(old, new)), (False, _added(new, old))):
-            for run in runs:
-                yield UpdateMany(
-                    _index_condition(run) | {"salt": state.salt, field: not value},
-                    {"$set": {field: value}},
-                )
-
-
-def _count_updates(salt: int, counts: dict[int, int]) -> Iterator[UpdateMany]:
-    """Raise the delivery counts, with one update for each run of messages with the same count."""
-    by_count: dict[int, list[int]] = {}
-    for index, count in counts.items():
-        by_count.setdefault(count, []).append(index)
-    for count, indexes in by_count.items():
-        for run in runs_of(sorted(indexes)):
-            yield UpdateMany(
-                _index_condition(run) | {"salt": salt}, {"$max": {"deliveryCount": count}}
-            )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
@@ -14,6 +14,8 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
+from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.mirror import source_of
 
 __all__ = ["index_of", "is_lost", "recover"]
 
@@ -28,7 +30,11 @@ _LIST = "the list of queues"  # in place of a queue: none can have this name
 
 
 async def recover(
-    hot: HotStore, archive: Archive, identity: str, suspects: Mapping[str, int]
+    hot: HotStore,
+    archive: Archive,
+    locks: QueueLocks,
+    identity: str,
+    suspects: Mapping[str, int],
 ) -> tuple[Recovered, dict[str, str]]:
     """Make the hot store complete: one server does, while the others wait.
 
@@ -46,7 +52,7 @@ async def recover(
             return Recovered(restored={}, archived={}), {}
     try:
         was_complete = await hot.is_complete(identity)
-        recovery = _Recovery(hot, archive, suspects)
+        recovery = _Recovery(hot, archive, locks, suspects)
         recovered = await recovery.run()
         if was_complete or not recovery.unchecked:
             await hot.set_complete(identity)
@@ -81,9 +87,12 @@ async def is_lost(hot: HotStore, queue: str, id: str) -> bool:
 class _Recovery:
     """One run of `recover`. `unchecked`: queues that could not be checked, with the reason."""
 
-    def __init__(self, hot: HotStore, archive: Archive, suspects: Mapping[str, int]) -> None:
+    def __init__(
+        self, hot: HotStore, archive: Archive, locks: QueueLocks, suspects: Mapping[str, int]
+    ) -> None:
         self._hot = hot
         self._archive = archive
+        self._locks = locks
         self._suspects = suspects
         self._restored: dict[str, int] = {}
         self._archived: dict[str, int] = {}
@@ -92,16 +101,20 @@ class _Recovery:
     async def run(self) -> Recovered:
         states = await self._archive.states()
         known = {state.name for state in states}
-        for state in states:
+        # Events first, so that nobody makes them anew for a queue that is back.
+        for state in sorted(states, key=lambda one: not one.is_told):
             with self._skip_if_away(state.name):
-                await self._restore(state)
+                if await self._is_damaged(state):
+                    await self._restore(state.name)
                 if state.config.events and state.name + EVENTS_SUFFIX not in known:
                     # The server that created the queue died before its events queue had a record.
                     change = base.AlterQueue(queue=state.name, changes={"events": True})
-                    await self._hot.define(change)
+                    with suppress(QueueNotFound):  # deleted meanwhile
+                        await self._hot.define(change)
         with self._skip_if_away(_LIST):
             for name in set(await self._hot.names()) - known:
-                with self._skip_if_away(name):
+                # Names are added before their queues, so there may be one without.
+                with self._skip_if_away(name), suppress(QueueNotFound):
                     await self._archive_queue(name)
         return Recovered(restored=self._restored, archived=self._archived)
 
@@ -115,13 +128,25 @@ class _Recovery:
                 raise
             self.unchecked[what] = str(exc)
 
-    async def _restore(self, state: QueueState) -> None:
-        """Rebuild a queue if it is missing, or has lost messages."""
+    async def _is_damaged(self, state: QueueState) -> bool:
+        """Whether a queue is missing, or has lost messages."""
         now = await self._hot.snapshot(state.name)
+        try:
+            return now is None or (now.salt == state.salt and await self._has_lost_messages(now))
+        except QueueNotFound:
+            return True
+
+    async def _restore(self, queue: str) -> None:
+        """Rebuild a queue. It cannot be deleted meanwhile; if it was before, it stays so."""
+        async with self._locks.held(queue):
+            state = await self._archive.state(queue)
+            _, is_being_deleted = await self._archive.saved_at(queue)
+            if state is not None and not is_being_deleted and await self._is_damaged(state):
+                await self._rebuild(state)
+
+    async def _rebuild(self, state: QueueState) -> None:
         had_from = None
-        if now is not None:
-            if now.salt != state.salt or not await self._has_lost_messages(now):
-                return
+        if await self._hot.version(state.name) is not None:
             logger.warning("queue %s has lost messages: it is rebuilt", state.name)
             # Callers that find it missing wait until it is complete again.
             await self._hot.set_complete("")
@@ -150,6 +175,7 @@ class _Recovery:
         """The messages to restore. Keeps the lock, and counts them unless they are dead letters."""
         async for part in self._archive.messages(state.name, state.salt, stop):
             await self._hot.lock(_LOCK, _LOCK_SECONDS)
+            await self._locks.renew(source_of(state.name))
             if stop is None:
                 self._restored[state.name] += len(part)
             yield part

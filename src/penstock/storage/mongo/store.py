@@ -20,6 +20,7 @@ from random import SystemRandom
 
 from msgspec.structs import replace
 
+from penstock.core import definitions
 from penstock.core.callback import CallbackTarget
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.graph import HeldMessage
@@ -36,6 +37,7 @@ from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.connection import Connection
 from penstock.storage.mongo.documents import to_message
+from penstock.storage.mongo.locks import QueueLocks
 from penstock.storage.mongo.mirror import (
     MARK_SECONDS,
     PASS_SECONDS,
@@ -65,8 +67,9 @@ class ArchivedStore:
         self._archive = archive
         self._mode = mode
         self._writer = Writer(archive, hot.version)
-        self._mirror = Mirror(hot, archive)
-        self._completeness = Completeness(hot, archive, self._mirror, identity)
+        locks = QueueLocks(hot)
+        self._mirror = Mirror(hot, archive, locks)
+        self._completeness = Completeness(hot, archive, locks, self._mirror, identity)
         self._publishing = Publishing(hot, archive, self._writer, self._completeness, mode)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
@@ -128,11 +131,16 @@ class ArchivedStore:
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
-        if isinstance(change, base.CreateQueue) and is_recorded(change.queue):
-            await self._archive.check_no_foreign_documents(change.queue)
+        if isinstance(change, base.CreateQueue):
+            definitions.check_queue(change.queue, change.config)
+            if is_recorded(change.queue):
+                await self._archive.check_no_foreign_documents(change.queue)
         async with self._turn:
             await self._completeness.check(change.queue)
+            if isinstance(change, base.CreateQueue):
+                await self._completeness.check_new(change.queue)
             if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
+                await self._completeness.find(change.queue)
                 gone = asyncio.Event()
                 defining = asyncio.ensure_future(self._mirror.delete(change, gone))
                 await gone.wait()

@@ -76,7 +76,7 @@ class Defining:
         name = definitions.check_queue(change.queue, change.config)
         key = steps.keys.queue(name)
         if name.endswith(DEAD_LETTER_SUFFIX):
-            if await steps.run("describe", key):
+            if await steps.run("describe", key, ""):
                 raise definitions.queue_exists(name)
             raise definitions.reserved_name()
         parts = self._whole_queue(
@@ -89,6 +89,7 @@ class Defining:
         if answer[0] == b"exists":
             raise definitions.queue_exists(name)
         if answer[0] == b"taken":
+            await self._unlist(name)
             raise definitions.events_name_taken(name)
 
     def _whole_queue(self, name: str, config: QueueConfig, default: Any, *more: Any) -> list[Any]:
@@ -182,13 +183,16 @@ class Defining:
         return state
 
     async def _forget(self, queue: str) -> None:
-        steps = self._steps
-        steps.forget(queue)
-        # It may have been created again already, so put its name back if the queue exists.
+        self._steps.forget(queue)
         for name in (queue, queue + EVENTS_SUFFIX):
-            await steps.command("SREM", steps.keys.queues, name)
-            if await steps.command("EXISTS", steps.keys.queue(name)):
-                await steps.command("SADD", steps.keys.queues, name)
+            await self._unlist(name)
+
+    async def _unlist(self, name: str) -> None:
+        steps = self._steps
+        await steps.command("SREM", steps.keys.queues, name)
+        # It may have been created again already, so put its name back if the queue exists.
+        if await steps.command("EXISTS", steps.keys.queue(name)):
+            await steps.command("SADD", steps.keys.queues, name)
 
 
 def _filter_of(change: base.CreateSubscription) -> str | None:

@@ -36,10 +36,14 @@ class Rebuilding:
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
 
-    async def snapshot(self, queue: str) -> QueueState | None:
-        return parse_snapshot(
-            queue, await self._steps.run("snapshot", self._steps.keys.queue(queue))
-        )
+    async def snapshot(self, queue: str, known: QueueState | None) -> QueueState | None:
+        last: tuple[Argument, Argument] = ("", "") if known is None else (known.id, known.at)
+        answer = await self._steps.run("snapshot", self._steps.keys.queue(queue), *last)
+        try:
+            return parse_snapshot(queue, answer, known)
+        except KeyError:
+            # Redis has older data than ``known``, with a subscription that was deleted since.
+            return await self.snapshot(queue, None)
 
     async def restore(
         self,
@@ -117,7 +121,7 @@ class Rebuilding:
             "restore_readers",
             key,
             steps.time,
-            f"{state.id}.{number + 1}",
+            number + 1,
             _pack((state.refers, state.pins)),
             _pack(gone),
             *(
@@ -203,19 +207,28 @@ def _pairs(flat: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(flat[::2], flat[1::2], strict=True)
 
 
-def parse_snapshot(queue: str, answer: list[Any]) -> QueueState | None:
-    """None if there is no such queue."""
+def parse_snapshot(
+    queue: str, answer: list[Any], known: QueueState | None = None
+) -> QueueState | None:
+    """None if there is no such queue. A subscription that has not changed is that of ``known``.
+
+    Raises `KeyError` if ``known`` does not have it.
+    """
     if not answer:
         return None
     letters = None
     if len(answer) > 1:
-        letters = _queue_state(queue + DEAD_LETTER_SUFFIX, answer[1], None)
-    return _queue_state(queue, answer[0], letters)
+        letters = _queue_state(queue + DEAD_LETTER_SUFFIX, answer[1], None, [])
+    return _queue_state(queue, answer[0], letters, known.readers if known else [])
 
 
-def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> QueueState:
+def _queue_state(
+    name: str, answer: list[Any], letters: QueueState | None, known: list[ReaderState]
+) -> QueueState:
     flat, refers, pins, readers = answer
     fields = dict(_pairs(flat))
+    by_name = {reader.name: reader for reader in known}
+    by_name.update((reader[0].decode(), _reader_state(reader)) for reader in readers)
     return QueueState(
         name=name,
         id=int(fields[b"id"]),
@@ -228,7 +241,7 @@ def _queue_state(name: str, answer: list[Any], letters: QueueState | None) -> Qu
         fields=flat,
         refers=refers,
         pins=pins,
-        readers=[_reader_state(reader) for reader in readers],
+        readers=[by_name[name] for name in fields.get(b"subs", b"").decode().split()],
         letters=letters,
     )
 

@@ -128,14 +128,16 @@ class Steps:
         return answer
 
     async def learn(self, queue: str) -> QueueDefinition:
-        """Read the current definition. Raises `QueueNotFound`."""
+        """The current definition, read only if it is not the cached one. Raises `QueueNotFound`."""
+        known = self._known.get(queue)
         try:
-            answer = await self.ask("describe", queue)
+            answer = await self.ask("describe", queue, known.version if known else "")
         except QueueNotFound:
             self._known.pop(queue, None)
             raise
-        definition = self._known[queue] = parse_definition(queue, self.keys.queue(queue), answer)
-        return definition
+        if known is None or len(answer) > 1:
+            known = self._known[queue] = parse_definition(queue, self.keys.queue(queue), answer)
+        return known
 
     async def learn_or_recall(self, queue: str) -> QueueDefinition | None:
         """The current definition, or the cached one if Redis is away; None if there is no queue.

@@ -350,9 +350,9 @@ class RedisStore:
         found = await self._steps.command("HGET", self._steps.keys.queue(queue), "version")
         return None if found is None else str(found, "utf-8")
 
-    async def snapshot(self, queue: str) -> QueueState | None:
+    async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
         await self._overview.tell_events(queue)
-        return await self._rebuilding.snapshot(queue)
+        return await self._rebuilding.snapshot(queue, known)
 
     async def restore(
         self,

@@ -21,6 +21,7 @@ from penstock.errors import (
     InvalidArgument,
     QueueNotFound,
     ReservedQueue,
+    StoreUnavailable,
     SubscriptionExists,
     SubscriptionNotFound,
 )
@@ -107,7 +108,10 @@ class Subscribing:
         if answer[0] == b"exists":
             raise _subscription_exists(queue, name)
         if answer[0] == b"unreserved":
-            raise InvalidArgument("putting the old messages through the filter took over a day")
+            raise StoreUnavailable(
+                "the queue was rebuilt while its messages were put through the filter, or that "
+                "took over a day: try again"
+            )
         if earlier is not None:
             # The reservation is gone, and the feed has another key: learn all of that now.
             with suppress(QueueNotFound):
@@ -259,9 +263,12 @@ class Subscribing:
 
         while True:
             async with self._lock:
-                _, answer = await self._steps.take("seek", queue, arguments)
-            if answer[0] != b"behind":
-                return
+                now, answer = await self._steps.take("seek", queue, arguments)
+                if answer[0] != b"behind":
+                    if reader.config.filter is not None:
+                        moved = replace(now.reader(name), since=known[0])
+                        self._steps.note(now.with_reader(moved))
+                    return
             assert reader.config.filter is not None
             _, first, since = answer
             feed = Feed(key=name, filter=compile_filter(reader.config.filter))

@@ -17,6 +17,7 @@ local own = {}
 local parents = take_parents(ARGV[5], own)
 redis.call('HSET', q.key .. ':s:' .. ARGV[4], unpack(own))
 local s = load_reader(q, ARGV[4])
+put(s, 'changed', q.now)
 put(q, 'version', ARGV[3])
 link(q, s, parents)
 if #s.parent_names > 0 then

@@ -5,7 +5,7 @@
 -- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins; removes its
 --          :former
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
--- ARGV[2]  the version that the queue gets
+-- ARGV[2]  the least number that the queue's version gets
 -- ARGV[3]  packed: fields of :letters, fields of :pins
 -- ARGV[4]  packed: bounds of the indexes that have no message any more
 -- ARGV[5…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
@@ -134,7 +134,8 @@ for _, one in ipairs(readers) do
   end
 end
 look_again(q, 0)
-put(q, 'version', ARGV[2])
+-- A server may know versions that are later than the one in the archive, but none from the future.
+put(q, 'version', q.id .. '.' .. text(math.max(tonumber(ARGV[2]), q.now)))
 redis.call('UNLINK', q.key .. ':former')
 tell(q)
 finish()

@@ -68,6 +68,9 @@ end
 
 local function save()
   for _, object in ipairs(changed) do
+    if object.queue and (next(object.unsaved) or next(object.counts)) then
+      object.unsaved.changed = object.queue.now  -- of a subscription: see lib/snapshot.lua
+    end
     local fields = {}
     for name, value in pairs(object.unsaved) do
       fields[#fields + 1] = name

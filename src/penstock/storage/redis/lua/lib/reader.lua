@@ -306,6 +306,7 @@ end
 local function wait_until(q, s, index, due)
   if due > 0 then
     redis.call('ZADD', s.key .. ':waiting', text(due), text(index))
+    put(s, 'changed', q.now)
     tell(q)  -- receivers that wait for a later time must wait for this one
   else
     make_ready(q, s, index)
@@ -337,6 +338,7 @@ local function is_head(q, s, group, index)
     local lane = lane_of((special_of(q, head)))
     runs_discard(s.key .. ':ready', lane + head, lane + head + 1)
     redis.call('ZREM', s.key .. ':waiting', text(head))
+    put(s, 'changed', q.now)
     redis.call('ZADD', line, 0, line_member(group, head))
     redis.call('ZREM', line, line_member(group, index))
     redis.call('HSET', heads, group, text(index))
@@ -424,6 +426,7 @@ local function open(q, s, start, stop)
   for _, run in ipairs(matched_within(q, s, start, stop)) do
     for _, part in ipairs(runs_outside(s.key .. ':opened', run[1], run[2])) do
       runs_add(s.key .. ':opened', part[1], part[2])
+      put(s, 'changed', q.now)
       place(q, s, part[1], part[2])
     end
   end
@@ -606,6 +609,7 @@ local function mature(q, s)
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', text(q.now), 'LIMIT', 0, MOST_AT_ONCE)
   if #due > 0 then
     call_many('ZREM', key, {}, due)
+    put(s, 'changed', q.now)
     for _, member in ipairs(due) do
       make_ready(q, s, tonumber(member))
     end
