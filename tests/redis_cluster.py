@@ -35,6 +35,7 @@ NODES = 3
 _SLOTS = 16384
 _WAIT_SECONDS = 60
 _POLL_SECONDS = 0.02
+_GIVEN_UP_MS = 3_600_000
 
 # The keys that belong to no queue, after the prefix.
 _SHARED_KEYS = {
@@ -58,7 +59,11 @@ def cluster_url() -> str:
 
 
 def _start_cluster() -> None:
-    _nodes.extend(start_nodes(Path(tempfile.mkdtemp(prefix="penstock-cluster-"))))
+    # Nobody can take over from a node. Once the others have given it up, the whole cluster is down,
+    # and stays so for a while when the node is back: however slow a test is, they must not.
+    settings = {"cluster-node-timeout": str(_GIVEN_UP_MS)}
+    directory = Path(tempfile.mkdtemp(prefix="penstock-cluster-"))
+    _nodes.extend(start_nodes(directory, settings=settings))
 
 
 def start_nodes(

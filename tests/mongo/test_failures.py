@@ -15,12 +15,15 @@ from penstock.broker import Broker
 from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
 from penstock.storage.mongo import connection
 from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_archived, open_store
 from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 from tests.proxy import Proxy
 
 # The driver leaves a socket to the collector when it is closed while it looks for a server.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
+
+_LOCK_SECONDS = 1.0
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +144,22 @@ async def test_a_redis_that_comes_back_with_old_data_is_made_whole(
     # Then nothing is missing, and no index is given twice
     assert [m.body for m in await other.read("jobs")] == [b"a", b"b", b"c"]
     assert [p.index for p in await other.publish("jobs", [b"d"])] == [3]
+
+
+async def test_old_data_is_noticed_even_if_a_server_has_just_died_while_it_looked_for_losses(
+    broker: Broker, addresses: Addresses, open_server: Open
+) -> None:
+    # Given a Redis that forgets the last publish, and has the lock of a server that is gone
+    await broker.publish("jobs", [b"a"])
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"b"])
+    gone = await RedisStore.open(addresses.redis)
+    assert await gone.lock("rebuild", _LOCK_SECONDS)
+    await gone.close()
+    # When a server starts before the lock has run out
+    other = await open_server()
+    # Then it does not believe the mark that Redis is complete
+    assert other.recovered.restored == {"jobs": 2}
 
 
 async def test_a_server_that_publishes_into_old_data_notices(

@@ -21,8 +21,7 @@ from tests.redis.test_cluster import elsewhere
 from tests.redis_cluster import cluster_url, node_of, prefix_with, remove_cluster_keys
 from tests.redis_server import standing_still, unique_prefix, with_prefix
 
-_SECONDS = 30
-_PATIENCE_SECONDS = 1.0
+_SECONDS = 60
 
 
 @pytest_asyncio.fixture
@@ -37,7 +36,7 @@ async def name(tmp_path: Path) -> AsyncIterator[str]:
 
 
 async def open_store(name: str) -> ArchivedStore:
-    hot = await RedisStore.open(with_prefix(cluster_url(), name), timeout_seconds=_PATIENCE_SECONDS)
+    hot = await RedisStore.open(with_prefix(cluster_url(), name))
     return await ArchivedStore.open(hot, with_database(mongo_url(), name))
 
 
@@ -50,7 +49,7 @@ async def wipe_node_of(name: str, queue: str) -> None:
 
 async def test_a_node_that_was_away_at_the_start_is_made_whole_when_it_is_back(name: str) -> None:
     # Given queues on two nodes, of which one will have lost everything
-    here = elsewhere(node_of("away"), "here")
+    here, new = (elsewhere(node_of("away"), one) for one in ("here", "new"))
     first = await open_store(name)
     broker = Broker(first)
     for queue in ("away", here):
@@ -83,11 +82,8 @@ async def test_a_node_that_was_away_at_the_start_is_made_whole_when_it_is_back(n
     # And when it is back, without anything, its queue is rebuilt before anybody is told otherwise
     async with asyncio.timeout(_SECONDS):
         while store.behind is not None:
-            with suppress(StoreUnavailable):
-                await store._completeness.check()
-            with suppress(StoreUnavailable):
-                await broker.create_queue("new")
-                await broker.delete_queue("new")
+            await broker.create_queue(new)
+            await broker.delete_queue(new)
     assert [one.id for one in await broker.receive("away", limit=9)] == sent[1:]
     assert [one.name for one in await broker.stats()] == ["away", here]
     await broker.close()

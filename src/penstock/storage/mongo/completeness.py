@@ -69,7 +69,13 @@ class Completeness:
                 return Recovered(restored={}, archived={})
             self._recovered_at = asyncio.get_running_loop().time()
             recovered, self._unchecked = await recover(
-                self._hot, self._archive, self._locks, self._identity, suspects
+                self._hot,
+                self._archive,
+                self._locks,
+                self._identity,
+                suspects,
+                # Another server does not know our suspects, and may have passed their queues.
+                trusts_mark=self._unchecked == {} and not suspects,
             )
             if recovered.restored or recovered.archived:
                 await self._mirror.copy_all()

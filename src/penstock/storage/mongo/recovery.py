@@ -35,8 +35,13 @@ async def recover(
     locks: QueueLocks,
     identity: str,
     suspects: Mapping[str, int],
+    *,
+    trusts_mark: bool,
 ) -> tuple[Recovered, dict[str, str]]:
     """Make the hot store complete: one server does, while the others wait.
+
+    With ``trusts_mark``, a server that waits is done once the hot store is marked as complete. The
+    mark may be older than a loss, so that is enough only for one that has looked before.
 
     Also returns what could not be checked because a node of the hot store is away, with the reason.
     Then the hot store is not marked as complete, unless it was before.
@@ -47,8 +52,7 @@ async def recover(
     """
     while not await hot.lock(_LOCK, _LOCK_SECONDS):
         await asyncio.sleep(_LOCK_RETRY_SECONDS)
-        # The other server does not know our suspects, and may have passed their queues already.
-        if not suspects and await hot.is_complete(identity):
+        if trusts_mark and await hot.is_complete(identity):
             return Recovered(restored={}, archived={}), {}
     try:
         was_complete = await hot.is_complete(identity)
