@@ -32,12 +32,17 @@ BAD = {
     b"[" * 2000 + b"]" * 2000: "not_json",
     b"\x00": "not_json",
     b"plain words": "not_json",
+    b'{"a": 1} and more': "not_json",
+    b'{"a": 1}\n{"a": 2}\n': "not_json",
+    b'{"a": 1},{"a": 2}': "not_json",
+    b"[1]]": "not_json",
 }
 GOOD = [
     b'{"id": 1, "total": 9.5}',
     b'{"id": "a text", "new_field": [1, 2]}',
     b"null",
     b"17",
+    b' {"a": {}}\n',
     b'"' + b"x" * (1024 * 1024 - 2) + b'"',
 ]
 
