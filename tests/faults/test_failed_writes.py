@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from pathlib import Path
 
@@ -71,3 +72,17 @@ async def test_after_a_failure_the_store_opens_again_with_all_that_was_answered(
         assert [m.body for m in await broker.read("orders", 0, 3)] == [b"a", b"b", b"c"]
         assert [d.index for d in await broker.receive("orders", limit=2)] == [1, 2]
         await broker.publish("orders", [b"d"])
+
+
+async def test_a_checkpoint_that_fails_fails_for_everybody_who_asked_for_one(
+    tmp_path: Path,
+) -> None:
+    # Given a disk that fails while two ask for a checkpoint
+    files = FaultyFiles(tmp_path / "data")
+    store = await open_store(files)
+    await Broker(store).create_queue("orders")
+    files.fault = failing(errno.EIO, "sync")
+    answers = await asyncio.gather(store.checkpoint(), store.checkpoint(), return_exceptions=True)
+    # Then neither takes it for done
+    assert [type(answer) for answer in answers] == [StorageFailed, StorageFailed]
+    await store.close()

@@ -90,7 +90,7 @@ def test_the_level_can_be_changed_while_it_runs(server: Server, admin: Client) -
     # When only warnings are wanted, then requests are no longer logged
     assert set_level({"configuredLevel": "WARN"}) == 204
     shown = admin.ask("GET", "/actuator/loggers").json
-    assert shown["loggers"]["ROOT"]["effectiveLevel"] == "WARNING"
+    assert shown["loggers"]["ROOT"]["effectiveLevel"] == "WARN"
     admin.push("orders", X_Request_Id="quiet")
     # When information is wanted again, then they are
     assert set_level({"configuredLevel": "info"}) == 204

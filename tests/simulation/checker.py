@@ -205,7 +205,7 @@ class Checker:
                     raise Violation("too early", f"{reader} {message.index}", reader.words)
                 if delivery.deliveries == 1 and not self._was_given(reader, message.index, call):
                     for parent in parents:
-                        self._check_parent(reader, self.reader(parent), queue, message, sent, call)
+                        self._check_parent(subscription, self.reader(parent), message, sent, call)
             # Where retention may settle what is in flight, nobody can tell which leases live.
             in_groups = queue.config.fifo and queue.config.retain_unsettled
             group = sent.group if in_groups and message.dead_letter is None else None
@@ -225,17 +225,21 @@ class Checker:
         )
 
     def _check_parent(
-        self, child: Reader, parent: Reader, queue: Queue, message: Message, sent: Sent, call: Call
+        self,
+        subscription: Subscription,
+        parent: Reader,
+        message: Message,
+        sent: Sent,
+        call: Call,
     ) -> None:
-        index = message.index
+        child, queue, index = self.reader(subscription), subscription.queue, message.index
         assert call.answered is not None
-        subscription = queue.subscriptions.get(child.name)
         if (
             not parent.wants(sent)
             or child.trails[index].releases
             or self.may_have_expired(queue, sent, message.created_at_ns, call.asked_ns)
             # It may be a dead letter of the parent, of a delivery that nobody got.
-            or (subscription is not None and subscription.config.on_dead_parent == "ignore")
+            or subscription.config.on_dead_parent == "ignore"
         ):
             return
         if not parent.may_have_settled(index, call.answered):

@@ -24,7 +24,9 @@ from penstock.logs import LEVELS, Level, level, set_level
 
 __all__ = ["Ops"]
 
-_LEVEL_NAMES: dict[str, Level] = {name.upper(): name for name in LEVELS} | {"WARN": "warning"}
+# As Spring calls them.
+_NAMES: dict[Level, str] = {name: name.upper() for name in LEVELS} | {"warning": "WARN"}
+_LEVELS: dict[str, Level] = {name: level for level, name in _NAMES.items()} | {"WARNING": "warning"}
 _TEXT = b"text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -87,8 +89,8 @@ class Ops:
         return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
 
     async def loggers(self, request: IncomingRequest) -> Response:
-        root = {"configuredLevel": level().upper(), "effectiveLevel": level().upper()}
-        names = [name.upper() for name in reversed(LEVELS)]
+        root = {"configuredLevel": _NAMES[level()], "effectiveLevel": _NAMES[level()]}
+        names = [_NAMES[each] for each in reversed(LEVELS)]
         return answer(HTTPStatus.OK, {"levels": names, "loggers": {"ROOT": root}})
 
     async def set_level(self, request: IncomingRequest) -> Response:
@@ -97,10 +99,10 @@ class Ops:
             raise NotFound("there is one logger, ROOT")
         try:
             change = msgspec.json.decode(await read_body(request, 1000), type=_LevelChange)
-            set_level(_LEVEL_NAMES[change.configured_level.upper()])
+            set_level(_LEVELS[change.configured_level.upper()])
         except (msgspec.DecodeError, UnicodeError, KeyError):
             raise InvalidArgument(
-                f'send {{"configuredLevel": ...}} with one of {", ".join(_LEVEL_NAMES)}'
+                f'send {{"configuredLevel": ...}} with one of {", ".join(_LEVELS)}'
             ) from None
         return Response(HTTPStatus.NO_CONTENT)
 

@@ -25,7 +25,7 @@ RateLimit = Annotated[int, msgspec.Meta(ge=-1, le=1_000_000_000)]
 
 
 class NewSubscriber(Form, frozen=True, kw_only=True, rename="camel"):
-    """`rate_limit` is in requests a second; 0 or less is none."""
+    """`rate_limit` is in requests a second; 0 or -1 is none."""
 
     username: str
     password: Password

@@ -167,12 +167,12 @@ class WalStore(EmbeddedStore):
     async def checkpoint(self) -> None:
         """Save the state, so that recovery need not replay what came before.
 
-        Segments that are no longer needed are removed, and sparse ones packed.
+        Segments that are no longer needed are removed, and sparse ones packed. If one is under way,
+        this waits for it, and saves what has changed since it began.
         """
-        if not self._checkpointing.locked():
-            async with self._checkpointing:
-                await self._checkpoint()
-                await self._compact()
+        async with self._checkpointing:
+            await self._checkpoint()
+            await self._compact()
 
     async def _on_disk(self, function: Callable[[], T]) -> T:
         """Run it where commits run. Raises `DiskFull` or `StorageFailed`."""
