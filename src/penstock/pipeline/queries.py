@@ -24,6 +24,8 @@ def told_in_one_sentence(what: str) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """The most telling line of an error, instead of three tracebacks."""
-    lines = [line.strip() for line in str(error).splitlines()]
+    lines = [line.strip(" \t:") for line in str(error).splitlines()]
+    # What Py4J says first names none of it.
+    lines = [line for line in lines if not line.startswith("An error occurred while calling")]
     ours = [line for line in lines if line.startswith("penstock.")]
     return ours[-1] if ours else next((line for line in lines if line), type(error).__name__)
