@@ -133,6 +133,8 @@ def test_an_empty_queue_has_no_rows(world: World, queue: str) -> None:
         ([GreaterThan(("index",), 97), IsNull(("topic",))], (98, 100)),
         ([LessThanOrEqual(("index",), 2)], (0, 3)),
         ([EqualTo(("id",), "no-such-id")], None),
+        ([EqualTo(("id",), "no such/id?")], None),
+        ([EqualTo(("id",), "")], None),
         ([EqualTo(("topic",), "t")], (0, 100)),
     ],
 )
@@ -162,6 +164,31 @@ def test_a_condition_on_the_id_or_the_time_is_pushed_down(world: World, queue: s
     assert indexes(rows.where(F.col("created_at") < F.lit(message.created_at))) == [
         m.index for m in world.client.read(queue) if m.created_at < message.created_at
     ]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "words"),
+    [
+        ('{"%s": 3}', '{"%s": 2}', "the end, 2, is before the start, 3"),
+        ("2030-01-02T00:00:00Z", "2030-01-01T00:00:00Z", "the end is before the start"),
+        ('{"%s": 6}', "latest", "startingOffsets is 6 for queue .*, which ends before 5"),
+        ("earliest", '{"%s": 6}', "endingOffsets is 6 for queue .*, which ends before 5"),
+    ],
+)
+def test_a_read_that_cannot_have_rows_is_refused(
+    world: World, queue: str, start: str, end: str, words: str
+) -> None:
+    world.publish(queue, 5)
+    offsets = {"startingOffsets": start, "endingOffsets": end}
+    given = {name: text.replace("%s", queue) for name, text in offsets.items()}
+
+    with pytest.raises(PySparkException, match=words):
+        world.read(subscribe=queue, **given).collect()
+
+
+def test_a_queue_that_tells_no_events_is_named(world: World, queue: str) -> None:
+    with pytest.raises(PySparkException, match=f"no events of queue '{queue}': .* turn its"):
+        world.read(subscribe=queue, stream="events").collect()
 
 
 def test_messages_that_are_gone_are_named_unless_loss_is_accepted(world: World, queue: str) -> None:

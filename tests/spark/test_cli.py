@@ -50,6 +50,30 @@ def settings_stay(spark: SparkSession) -> Iterator[None]:
             spark.conf.set(name, value)
 
 
+def test_types_of_bodies_are_given_in_a_file(world: World, queue: str, tmp_path: Path) -> None:
+    schemas = tmp_path / "schemas.json"
+    where = ["--queues", queue, "--url", world.options["url"], "--master", "local[1]"]
+    told = [*where, "--once", "--schemas", str(schemas)]
+    world.client.publish(queue, [b'{"id": 1}', b'{"id": "x"}'])
+
+    # In a process of its own, because Spark must not have been started before.
+    schemas.write_text(f'{{"{queue}": "id INT"}}')
+    ran = penstock("run", *told, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    status = json.loads(penstock("status", "--json", cwd=tmp_path).stdout)
+    rows = {each["table"]: each["rows"] for each in status["tables"]}
+    assert rows == {"bronze": 2, "rejects": 1, f"typed-{queue}": 1}
+
+    schemas.write_text(f'{{"{queue}": "id NUMBERS"}}')
+    wrong = penstock("run", *told, cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith(f"invalid_argument: the schema of queue '{queue}' is not DDL")
+    schemas.write_text("id INT")
+    wrong = penstock("run", *told, cwd=tmp_path)
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith(f"invalid_argument: {schemas} is not JSON")
+
+
 @pytest.mark.usefixtures("settings_stay")
 def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path: Path) -> None:
     lake = ["--lake", str(tmp_path / "lake")]

@@ -65,6 +65,7 @@ def test_the_module_that_spark_imports_is_light() -> None:
         ({**READ, "bodyAs": "json"}, "bodyAs is 'json': use binary or string"),
         ({**READ, "includeBody": "false", "bodyAs": "string"}, "bodyAs cannot be used here"),
         ({**READ, "stream": "events", "includeBody": "true"}, "includeBody cannot be used here"),
+        ({**READ, "stream": "events", "pushFilters": "true"}, "pushFilters cannot be used here"),
         ({**READ, "retrySeconds": "soon"}, "retrySeconds is 'soon'"),
         ({**READ, "subscription": "s"}, "subscription cannot be used here: it is for streams"),
         ({**READ, "maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger cannot be used here"),
@@ -99,6 +100,12 @@ def test_options_of_a_write_are_checked_too() -> None:
         write_options({**URL, "queue": "q", "chunkRows": "20000"}, is_stream=False)
     with pytest.raises(InvalidArgument, match="idempotencyKey cannot be used here"):
         write_options({**URL, "queue": "q", "idempotencyKey": "k"}, is_stream=True)
+
+
+def test_a_password_may_begin_and_end_with_a_blank() -> None:
+    options = read_options({**READ, "username": "u", "password": " p "}, "batch")
+
+    assert options.connection.password == " p "
 
 
 def test_what_is_secret_is_in_no_text_of_the_options() -> None:

@@ -32,12 +32,17 @@ BAD = {
     b"[" * 2000 + b"]" * 2000: "not_json",
     b"\x00": "not_json",
     b"plain words": "not_json",
+    b'{"a": 1} and more': "not_json",
+    b'{"a": 1}\n{"a": 2}\n': "not_json",
+    b'{"a": 1},{"a": 2}': "not_json",
+    b"[1]]": "not_json",
 }
 GOOD = [
     b'{"id": 1, "total": 9.5}',
     b'{"id": "a text", "new_field": [1, 2]}',
     b"null",
     b"17",
+    b' {"a": {}}\n',
     b'"' + b"x" * (1024 * 1024 - 2) + b'"',
 ]
 
@@ -96,6 +101,23 @@ def test_every_message_goes_through_bronze_and_silver_exactly_once(
     traffic = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
     assert [(row["queue"], row["topic"]) for row in traffic] == [(queue, None), (queue, "t")]
     assert sum(row["published"] for row in traffic) == len(bodies) + 1
+
+
+def test_tables_of_gold_that_a_crash_has_left_behind_are_made_by_the_next_run(
+    world: World, queue: str, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish(queue, 3)
+    land(world, lake, queue)
+    with monkeypatch.context() as patch:
+        patch.setattr(gold, "_publish", lambda *_: 1 / 0)  # the state is landed by then
+        with pytest.raises(ZeroDivisionError):
+            gold.refresh_gold(world.spark, lake)
+
+    assert gold.refresh_gold(world.spark, lake) is True
+
+    [day] = ds.dataset(gold.gold_path(lake, "traffic_day")).to_table().to_pylist()
+    assert day["published"] == 3
+    assert gold.refresh_gold(world.spark, lake) is False
 
 
 def test_events_become_latencies_backlogs_and_reasons(world: World, queue: str, lake: Lake) -> None:
@@ -321,6 +343,10 @@ def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -
 
     with pytest.raises(InvalidArgument, match="not a condition over bronze"):
         Replay(world.spark, lake, "no_such_column = 1", queue)
+    with pytest.raises(QueryFailed, match=r"cannot be counted: .*CAST_INVALID_INPUT"):
+        Replay(world.spark, lake, "cast(cast(body as string) as int) = 1", queue).count()
+    with pytest.raises(QueryFailed, match=r"cannot be published: .*there is no queue 'no-such'"):
+        Replay(world.spark, lake, "true", "no-such").send(world.options)
 
 
 def test_silver_has_nothing_to_do_twice(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:

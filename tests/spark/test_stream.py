@@ -142,6 +142,7 @@ def test_a_queue_that_the_pattern_no_longer_matches_keeps_its_place(
     world: World, queue: str
 ) -> None:
     world.client.create_queue(f"{queue}-b")
+    world.client.create_subscription(queue, "stream")
     world.publish(queue, 5)
     start = {queue: 5, f"{queue}-b": 7}
 
@@ -224,6 +225,7 @@ def test_a_purge_is_named_or_passed_over(world: World, queue: str, tmp_path: Pat
 def test_a_queue_that_is_gone_or_made_anew_is_named(world: World, queue: str) -> None:
     start = {queue: 10}
     world.publish(queue, 2)
+    world.client.create_subscription(queue, "stream")
     strict = reader_of(world, subscribe=queue)
     careless = reader_of(world, subscribe=queue, failOnDataLoss="false")
 
@@ -236,6 +238,25 @@ def test_a_queue_that_is_gone_or_made_anew_is_named(world: World, queue: str) ->
     with pytest.raises(DataLoss, match="is gone, and with it whatever it held from index 10"):
         strict.latestOffset(start, ALL)
     assert careless.latestOffset(start, ALL) == start
+
+
+def test_a_queue_that_is_made_anew_and_longer_is_named(
+    world: World, queue: str, tmp_path: Path
+) -> None:
+    world.publish(queue, 2)
+    run_available(world.stream(subscribe=queue), tmp_path)
+    world.client.delete_queue(queue)
+    world.client.create_queue(queue)
+    world.publish(queue, 1)
+    for count in (1, 3):  # the first attempt must not hide it from the second
+        world.publish(queue, count)
+        with pytest.raises(PySparkException, match=f"{queue}' has no subscription 'stream'"):
+            run_available(world.stream(subscribe=queue), tmp_path)
+
+    world.client.create_subscription(queue, "stream", start=2)
+    run_available(world.stream(subscribe=queue), tmp_path)
+
+    assert landed(world, tmp_path) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.skipif(not SAYS_START, reason="Spark asks for it from 4.2 on")

@@ -204,6 +204,7 @@ def test_a_run_to_the_end_reads_nothing_that_came_later(world: World, queue: str
 
 def test_a_queue_that_ends_before_the_checkpoint_is_told(world: World, queue: str) -> None:
     world.publish(queue, 5)
+    world.client.create_subscription(queue, "stream")
     reader = unaided(world, subscribe=queue)
     reader.partitions({queue: 40}, {queue: 40})
 

@@ -95,6 +95,13 @@ def test_rows_that_are_no_messages_are_refused_by_column(
         write(world.spark.sql(sql), world, queue=queue)
 
 
+def test_a_row_that_names_no_queue_is_refused(world: World) -> None:
+    rows = world.spark.sql("select 'a' body, 'no queue?' queue")
+
+    with pytest.raises(PySparkException, match=r"InvalidArgument: .*'no queue\?'"):
+        write(rows, world)
+
+
 def test_a_queue_cannot_be_overwritten(world: World, queue: str) -> None:
     writer = numbered(world, 1).write.format("penstock").options(**world.options, queue=queue)
 

@@ -120,8 +120,7 @@ def run_command(
 
         if queues and pattern:
             raise InvalidArgument("--queues and --pattern contradict each other: give one")
-        typed = msgspec.json.decode(schemas.read_bytes(), type=dict[str, str]) if schemas else {}
-        check_schemas(typed)
+        typed = _schemas(schemas)
         chosen = Lake(lake)
         chosen.choose_format(format)
         job = Job(
@@ -142,6 +141,7 @@ def run_command(
         spark = lake_session(
             job.lake, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
         )()
+        check_schemas(typed)  # by Spark, which alone understands them
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -293,6 +293,17 @@ def reset_command(
             for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
                 each.remove()
         console().print(f"{found.root} is empty.", soft_wrap=True)
+
+
+def _schemas(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+    except msgspec.DecodeError as exc:
+        raise InvalidArgument(
+            f'{file} is not JSON such as {{"orders": "id INT, total DOUBLE"}}: {exc}'
+        ) from exc
 
 
 def _existing(path: str) -> Lake:

@@ -37,6 +37,8 @@ TABLES = (
 _NUMBERS = {feed.table: feed.number for feed in (MESSAGES, EVENTS)}
 _TALKERS = 20
 _PLACE = "_penstock/state"
+# The number of the entry that the tables were made from: a crash may come between the two.
+_SHOWN = f"{_PLACE}/shown"
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 
 
@@ -79,7 +81,10 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
         for feed in (MESSAGES, EVENTS)
     }
     if not any(new.values()):
-        return False
+        is_behind = _shown(lake) != last.number
+        if is_behind:
+            _publish(spark, lake, last.number)
+        return is_behind
     moves: list[Move] = []
     removed: list[str] = []
     for state in _STATES:
@@ -99,9 +104,14 @@ def refresh_gold(spark: SparkSession, lake: Lake) -> bool:
         ]
         removed += [file.below(lake.root) for file in old]
     progress = {table: entries[-1].number for table, entries in new.items() if entries}
-    landing.land(progress, moves, removed)
-    _publish(spark, lake)
+    entry = landing.land(progress, moves, removed)
+    _publish(spark, lake, entry.number)
     return True
+
+
+def _shown(lake: Lake) -> int:
+    mark = lake.table(_SHOWN)
+    return int(mark.read()) if mark.exists() else 0
 
 
 def _files(lake: Lake, state: _State) -> list[Place]:
@@ -171,7 +181,7 @@ def _merged(rows: DataFrame, state: _State, keys: tuple[str, ...]) -> DataFrame:
 # From the state to tables.
 
 
-def _publish(spark: SparkSession, lake: Lake) -> None:
+def _publish(spark: SparkSession, lake: Lake, number: int) -> None:
     known = {state.name: _files(lake, state) for state in _STATES}
     states = {name: spark.read.parquet(*map(str, files)) for name, files in known.items() if files}
     tables: dict[str, DataFrame] = {}
@@ -199,6 +209,7 @@ def _publish(spark: SparkSession, lake: Lake) -> None:
         gold_path(lake, name).replace(sink.getvalue().to_pybytes())
         if lake.format != PARQUET:
             replace_table(lake, f"gold/{name}", rows)
+    lake.table(_SHOWN).replace(str(number).encode())
 
 
 def _by_day(rows: DataFrame, state: _State) -> DataFrame:

@@ -12,6 +12,7 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.queries import told_in_one_sentence
 from penstock.pipeline.tables import read_table
 
 __all__ = ["Replay"]
@@ -33,20 +34,22 @@ class Replay:
             raise InvalidArgument(f"--where is not a condition over bronze: {exc}") from exc
 
     def count(self) -> dict[str, int]:
-        """How many messages match, by queue."""
-        found = self._rows.groupBy("queue").count().orderBy("queue").collect()
+        """How many messages match, by queue. Raises `QueryFailed`."""
+        with told_in_one_sentence("the messages cannot be counted"):
+            found = self._rows.groupBy("queue").count().orderBy("queue").collect()
         return {row["queue"]: row["count"] for row in found}
 
     def send(self, options: dict[str, str]) -> None:
         """Publish them, with two more attributes that say where they come from.
 
         The same replay of the same bronze has the same key, so repeating it within the queue's
-        dedup window publishes nothing twice.
+        dedup window publishes nothing twice. Raises `QueryFailed`.
         """
         words = f"{self._where}\n{self._queue}\n{self._entry}"
         key = "replay-" + hashlib.sha256(words.encode()).hexdigest()[:32]
         writer = _messages(self._rows).write.format("penstock").mode("append")
-        writer.options(**{**options, "queue": self._queue, "idempotencyKey": key}).save()
+        with told_in_one_sentence("the messages cannot be published"):
+            writer.options(**{**options, "queue": self._queue, "idempotencyKey": key}).save()
 
 
 def _messages(rows: DataFrame) -> DataFrame:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -22,6 +21,7 @@ from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.jars import CATALOG
 from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.queries import reason_of, told_in_one_sentence
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
 from penstock.spark.queues import Queues
@@ -186,13 +186,6 @@ def _check(query: StreamingQuery) -> None:
         raise QueryFailed(f"the stream {query.name} ended: {reason_of(error)}")
 
 
-def reason_of(error: PySparkException) -> str:
-    """The most telling line of an error, instead of three tracebacks."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    ours = [line for line in lines if line.startswith("penstock.")]
-    return ours[-1] if ours else next((line for line in lines if line), type(error).__name__)
-
-
 def _lag(query: StreamingQuery) -> int:
     """How many rows were still to be read, as of the last batch."""
     last = query.lastProgress
@@ -216,8 +209,10 @@ def _offsets(value: object) -> dict[str, int]:
 
 
 def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
-    silver.refresh_silver(spark, job.lake, job.schemas)
-    gold.refresh_gold(spark, job.lake)
+    with told_in_one_sentence("silver cannot follow bronze"):
+        silver.refresh_silver(spark, job.lake, job.schemas)
+    with told_in_one_sentence("gold cannot follow bronze"):
+        gold.refresh_gold(spark, job.lake)
     if job.lake.root.is_local and job.lake.format == PARQUET:
         compact(job.lake, lambda: spark, at_least=_MANY_FILES)
     trim_logs(job.lake)

@@ -47,7 +47,7 @@ _QUEUE = "queue="
 
 
 def check_schemas(schemas: Mapping[str, str]) -> None:
-    """Raises `InvalidArgument` if a queue's schema is not DDL."""
+    """Raises `InvalidArgument` if a queue's schema is not DDL. Spark must have been started."""
     for queue, ddl in schemas.items():
         try:
             _fields(ddl)
@@ -95,7 +95,7 @@ def _stage(bronze: DataFrame, landing: Landing, schemas: Mapping[str, str]) -> l
     reason = (
         F.when(F.length("body") == 0, "empty")
         .when(~F.is_valid_utf8(text), "not_utf8")
-        .when(data.isNull(), "not_json")
+        .when(data.isNull() | ~_is_whole(text), "not_json")
     )
     typed = F.col("queue").isin(*schemas) if schemas else F.lit(False)
     for queue, ddl in schemas.items():
@@ -113,6 +113,17 @@ def _stage(bronze: DataFrame, landing: Landing, schemas: Mapping[str, str]) -> l
         _write(rows, landing.staging / table)
         tables.append(table)
     return [move for table in tables for move in landing.staged(table, "index")]
+
+
+def _is_whole(text: Column) -> Column:
+    """Whether nothing follows the first JSON value, such as a second one. Spark does not look.
+
+    In an array, what follows the value is no longer ignored: only if there is nothing, the mark
+    comes second.
+    """
+    array = F.try_parse_json(F.concat(F.lit("["), text, F.lit(',"\\u0003"]')))
+    second = F.try_variant_get(array, "$[1]", "string")
+    return F.coalesce(second == F.lit("\u0003"), F.lit(False))
 
 
 def _typed(ddl: str) -> Column:

@@ -12,7 +12,14 @@ from urllib.parse import urlsplit
 from penstock.core.limits import MAX_BATCH_MESSAGES, check_name
 from penstock.errors import InvalidArgument, InvalidName
 
-__all__ = ["Connection", "ReadOptions", "WriteOptions", "read_options", "write_options"]
+__all__ = [
+    "Connection",
+    "ReadOptions",
+    "WriteOptions",
+    "check_queue",
+    "read_options",
+    "write_options",
+]
 
 Use = Literal["batch", "stream", "schema"]
 
@@ -107,7 +114,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
             "subscribe and subscribePattern: give exactly one, a list of queues or a pattern"
         )
     for name in subscribe:
-        _check_name(name, "queue")
+        check_queue(name)
     if len(set(subscribe)) < len(subscribe):
         raise InvalidArgument(f"subscribe is {','.join(subscribe)!r}: a queue is there twice")
     if pattern is not None:
@@ -125,7 +132,7 @@ def read_options(options: Mapping[str, str], use: Use) -> ReadOptions:
     is_events = given.one_of("stream", ("messages", "events")) == "events"
     if is_events:
         given.refuse(("includeBody", "bodyAs"), "events have no body")
-        given.refuse(("includePartitionHints",), "they are of messages")
+        given.refuse(("includePartitionHints", "pushFilters"), "it is for messages")
     include_body = given.flag("includeBody", True)
     if not include_body:
         given.refuse(("bodyAs",), "there is no body with includeBody=false")
@@ -158,7 +165,7 @@ def write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOption
         )
     queue = given.text("queue") or None
     if queue is not None:
-        _check_name(queue, "queue")
+        check_queue(queue)
     chunk_rows = given.whole("chunkRows") or MAX_BATCH_MESSAGES
     if chunk_rows > MAX_BATCH_MESSAGES:
         raise InvalidArgument(f"chunkRows is {chunk_rows}: use {MAX_BATCH_MESSAGES} or less")
@@ -233,17 +240,24 @@ class _Given:
         username, token = self.text("username") or None, self.text("token") or None
         if token and username:
             raise InvalidArgument("username and token contradict each other: give one")
-        if self.text("password") and not username:
+        # As it is: a blank may be part of it.
+        password = self._values.get("password") or None
+        if password and not username:
             raise InvalidArgument("there is a password without a username")
         return Connection(
             url=url.rstrip("/"),
             username=username,
-            password=self.text("password") or None,
+            password=password,
             token=token,
             ca_file=self.text("caFile") or None,
             timeout_seconds=self.seconds("timeoutSeconds", 30.0),
             retry_seconds=self.seconds("retrySeconds", 60.0),
         )
+
+
+def check_queue(name: str) -> None:
+    """Raises `InvalidArgument` for what cannot be the name of a queue."""
+    _check_name(name, "queue")
 
 
 def _check_name(name: str, what: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from penstock.errors import InvalidArgument
 from penstock.spark.errors import Refused
@@ -64,6 +65,17 @@ class Queues:
             found = self._server.get("/v1/stats")["queues"]
         by_log = {stats["name"]: stats for stats in found}
         return {name: self._state(name, by_log[log]) for name, log in self._wanted(by_log)}
+
+    def check_found(self, states: dict[str, QueueState]) -> None:
+        """Raises `InvalidArgument` if a queue that is named does not exist, or tells no events."""
+        missing = [name for name in self._options.subscribe if name not in states]
+        if missing and self._options.is_events:
+            raise InvalidArgument(
+                f"there are no events of queue {missing[0]!r}: create it, and turn its setting "
+                "events on"
+            )
+        if missing:
+            raise InvalidArgument(f"there is no queue {missing[0]!r} to read: create it first")
 
     def _wanted(self, logs: Iterable[str]) -> list[tuple[str, str]]:
         if self._pattern is None:
@@ -155,7 +167,11 @@ class Queues:
     def index_of(self, name: str, id: str) -> int | None:
         """The index of the message with that id, if the queue holds it."""
         try:
-            return int(self._server.get(f"/v1/queues/{name}/messages/{id}")["index"])
+            known = UUID(id)
+        except ValueError:
+            return None  # any text can be asked for, and not all are good in a path
+        try:
+            return int(self._server.get(f"/v1/queues/{name}/messages/{known}")["index"])
         except Refused as exc:
             if exc.reason in ("message_not_found", "invalid_argument"):
                 return None

@@ -44,13 +44,12 @@ class PenstockReader(DataSourceReader):
             raise InvalidArgument(
                 "a batch read from the latest or to the earliest offset is empty: give others"
             )
+        _check_order(self._starting, self._ending)
 
     def partitions(self) -> Sequence[InputPartition]:
         queues = Queues(self._options)
         states = queues.look()
-        missing = [name for name in self._options.subscribe if name not in states]
-        if missing:
-            raise InvalidArgument(f"there is no queue {missing[0]!r} to read: create it first")
+        queues.check_found(states)
         _check_names("startingOffsets", self._starting, states)
         _check_names("endingOffsets", self._ending, states)
         spans = {name: self._span(queues, state) for name, state in states.items()}
@@ -59,6 +58,10 @@ class PenstockReader(DataSourceReader):
     def _span(self, queues: Queues, state: QueueState) -> Span:
         start = _resolve(queues, state, self._starting, state.first)
         head = queues.head(state, start)
+        if start > head and self._options.fail_on_data_loss:
+            raise DataLoss(
+                f"startingOffsets is {start} for queue {state.name!r}, which ends before {head}"
+            )
         stop = _resolve(queues, state, self._ending, head)
         if stop > head and self._options.fail_on_data_loss:
             raise DataLoss(
@@ -126,6 +129,19 @@ class PushingReader(PenstockReader):
 def _column(each: Filter) -> str:
     path: tuple[str, ...] = getattr(each, "attribute", ())
     return path[0] if len(path) == 1 else ""
+
+
+def _check_order(starting: Position, ending: Position) -> None:
+    if isinstance(starting, datetime) and isinstance(ending, datetime) and starting > ending:
+        raise InvalidArgument("startingOffsets and endingOffsets: the end is before the start")
+    if isinstance(starting, dict) and isinstance(ending, dict):
+        for name, start in starting.items():
+            stop = ending.get(name)
+            if isinstance(start, int) and isinstance(stop, int) and start > stop:
+                raise InvalidArgument(
+                    f"startingOffsets and endingOffsets: for {name!r} the end, {stop}, is before "
+                    f"the start, {start}"
+                )
 
 
 def _check_names(option: str, position: Position, states: dict[str, QueueState]) -> None:

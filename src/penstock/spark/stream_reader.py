@@ -64,9 +64,7 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offset:  # noqa: N802
         queues = Queues(self._options)
         states = queues.look()
-        missing = [name for name in self._options.subscribe if name not in states]
-        if missing:
-            raise InvalidArgument(f"there is no queue {missing[0]!r} to read: create it first")
+        queues.check_found(states)
         if isinstance(self._starting, dict):
             for name in self._starting:
                 if name not in states:
@@ -139,6 +137,13 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             state = states.get(name)
             if state is None:
                 continue
+            if state.floor is None and self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"queue {name!r} has no subscription {self._options.subscription!r} any more. "
+                    "Either the queue was deleted and made anew, and is another one; or the "
+                    f"subscription was deleted: then create it again from index {at} on. With "
+                    "failOnDataLoss=false the stream creates it and goes on from there"
+                )
             floor = _floor(queues, state, at)
             if floor < at <= state.next:
                 queues.finish(name, at)

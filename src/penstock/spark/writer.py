@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 from penstock.errors import InvalidArgument
 from penstock.spark.errors import Refused
 from penstock.spark.http import ARROW, PACKED, server_of
-from penstock.spark.options import WriteOptions
+from penstock.spark.options import WriteOptions, check_queue
 from penstock.spark.worker import settle_in
 
 __all__ = ["PenstockStreamWriter", "PenstockWriter", "Written", "check_columns"]
@@ -143,6 +143,7 @@ def _by_queue(batch: pa.RecordBatch, queue: str | None) -> Iterator[tuple[str, p
         raise InvalidArgument("a row has no queue: every row must say where it goes")
     rest = batch.drop_columns(["queue"])
     for name in pc.unique(queues).to_pylist():
+        check_queue(name)
         yield name, rest.filter(pc.equal(queues, name))
 
 
