@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from tests.programs import PENSTOCK
 
 __all__ = ["Server", "penstock_command", "running"]
 
+_numbers = itertools.count()
 _WAIT_SECONDS = 30
 
 
@@ -94,3 +96,16 @@ def running(
     finally:
         if server.process.poll() is None:
             server.kill()
+
+
+def lines_of(server: Server, request_id: str) -> list[dict[str, Any]]:
+    """All that are due: they are written in their order, a moment later."""
+    marker = f"marker-{next(_numbers)}"
+    server.client("user", "password").ask("GET", "/livez", X_Request_Id=marker)
+    deadline = time.monotonic() + 10
+    while True:
+        lines = server.log_lines()
+        if any(line.get("request_id") == marker for line in lines):
+            return [line for line in lines if line.get("request_id") == request_id]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

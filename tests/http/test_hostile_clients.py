@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.client import Client, basic
-from tests.http.server import Server, running
+from tests.http.server import Server, lines_of, running
 from tests.programs import PENSTOCK
 
 MEBIBYTE = 2**20
@@ -307,7 +307,7 @@ def test_slow_clients_are_let_go_and_too_many_are_refused(hasty: Server) -> None
         time.sleep(0.02)
     assert status == 200
     # And the log has what was refused
-    [line] = [one for one in hasty.log_lines() if one.get("request_id") == "one-too-many"]
+    [line] = lines_of(hasty, "one-too-many")
     assert (line["path"], line["status"]) == ("/v1/queues", 503)
 
 

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
-import time
-from typing import Any
 
 import pytest
 import structlog
 
 from penstock.logs import configure_logs
 from tests.http.client import Client
-from tests.http.server import Server
-
-
-def lines_of(server: Server, request_id: str) -> list[dict[str, Any]]:
-    """All that are due: they are written in their order, a moment later."""
-    marker = f"marker-{next(_numbers)}"
-    server.client("user", "password").ask("GET", "/livez", X_Request_Id=marker)
-    deadline = time.monotonic() + 10
-    while True:
-        lines = server.log_lines()
-        if any(line.get("request_id") == marker for line in lines):
-            return [line for line in lines if line.get("request_id") == request_id]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-_numbers = itertools.count()
+from tests.http.server import Server, lines_of
 
 
 def test_a_request_is_one_line(user: Client, server: Server, group: str) -> None:
