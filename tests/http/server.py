@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from tests.http.client import Client
 from tests.programs import PENSTOCK
 
-__all__ = ["Server", "penstock_command", "running"]
+__all__ = ["Server", "lines_of", "penstock_command", "running"]
 
 _numbers = itertools.count()
 _WAIT_SECONDS = 30
