@@ -152,11 +152,15 @@ async def test_news_are_what_was_published_since(broker: Broker, queue: str) -> 
     await broker.publish(queue, [b"a"])
     first = await broker.wait(queue, "default", 1, beyond=0)
     assert first is not None
+    stats = await broker.subscription_stats(queue)
+    assert (stats.ready, stats.lowest_unacked_index) == (1, 0)
     await broker.ack(queue, await broker.receive(queue))
     await broker.publish(queue, [b"b", b"c"])
     second = await broker.wait(queue, "default", 1, beyond=first)
     assert second is not None
     assert second != first
+    stats = await broker.subscription_stats(queue)
+    assert (stats.ready, stats.lowest_unacked_index) == (2, 1)
 
 
 async def test_without_news_the_time_is_up(broker: Broker, queue: str) -> None:
@@ -180,6 +184,7 @@ async def test_a_publish_wakes_who_waits_for_news(broker: Broker, queue: str) ->
     await asyncio.sleep(0)
     await broker.publish(queue, [b"a"])
     assert await asyncio.wait_for(waiting, 30) is not None
+    assert (await broker.subscription_stats(queue)).ready == 1
 
 
 @pytest.mark.within_one_life
@@ -196,6 +201,7 @@ async def test_the_ack_of_the_last_parent_is_news_for_who_waits_for_it(
     await broker.ack(queue, await broker.receive(queue))
     # Then that is news
     assert await asyncio.wait_for(waiting, 30) is not None
+    assert (await broker.subscription_stats(queue, "after")).ready == 1
 
 
 @pytest.mark.within_one_life
@@ -207,6 +213,7 @@ async def test_a_lease_that_ended_is_news(broker: Broker, queue: str, world: Wor
     await asyncio.sleep(0)
     await world.pass_time(6)
     assert await asyncio.wait_for(waiting, 30) not in (None, seen)
+    assert (await broker.subscription_stats(queue)).ready == 1
 
 
 @pytest.mark.within_one_life
