@@ -505,15 +505,20 @@ class Broker:
         subscription: str = DEFAULT_SUBSCRIPTION,
         *,
         settled: bool | None = None,
+        start: int = 0,
         limit: int = 100,
     ) -> list[ViewedMessage]:
-        """The oldest messages, settled, unsettled or all, with their state for a subscription."""
+        """The oldest messages, settled, unsettled or all, with their state for a subscription.
+
+        ``start`` is the index to begin at.
+        """
         check_names(queue, subscription)
+        check_whole("start", start)
         check_whole("limit", limit, 1)
         if settled is not None and not isinstance(settled, bool):
             raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
         which: base.View = "all" if settled is None else "settled" if settled else "unsettled"
-        return await self._store.view(queue, subscription, which, limit)
+        return await self._store.view(queue, subscription, which, limit, start)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:
         """Find messages by id; None for each that the queue does not hold."""

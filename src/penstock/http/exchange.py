@@ -28,6 +28,8 @@ __all__ = ["ClientGone", "Exchange", "IncomingRequest"]
 
 # How much of a body is read ahead, before a handler asks for it.
 MAX_WAITING_BYTES = 64 * 1024
+# From here on, an answer is not copied to put its head before it.
+_LONG_BYTES = 64 * 1024
 
 logger = logging.getLogger("penstock.http")
 
@@ -232,9 +234,14 @@ class Exchange:
         self.is_cut_short = not self.is_whole
         self.expects_continue = False
         if content is None or (content.length >= 0 and type(content) is not StreamedContent):
-            # In one write, so that a short answer is one packet.
             body = content.body if content and self.request.method != "HEAD" else b""
-            connection.write(self._head(response, content) + body)
+            head = self._head(response, content)
+            if len(body) < _LONG_BYTES:
+                # In one write, so that a short answer is one packet.
+                connection.write(head + body)
+            else:
+                # Not joined, so that it is in memory once while the client takes its time.
+                connection.write_all((head, body))
         else:
             connection.write(self._head(response, content))
             parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from http import HTTPStatus
 
 from blacksheep import Response
@@ -10,7 +11,7 @@ from blacksheep import Response
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_BODY_BYTES
-from penstock.core.message import NewMessage, parse_message_id
+from penstock.core.message import NewMessage, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
 from penstock.errors import (
@@ -20,6 +21,7 @@ from penstock.errors import (
     QueueExists,
     QueueNotFound,
 )
+from penstock.http.array import array_answer, in_parts
 from penstock.http.auth.user import Role
 from penstock.http.body import read_body
 from penstock.http.exchange import IncomingRequest
@@ -152,7 +154,7 @@ class LightQ:
             # The group may be older than the setting.
             await self._limit_letters(group)
         try:
-            deliveries = await self._broker.receive(group, limit=count)
+            deliveries = await self._broker.receive(group, limit=count, most_bytes=_BATCH_BYTES)
         except QueueNotFound:
             return []
         return [stored_form(delivery) for delivery in deliveries]
@@ -203,21 +205,29 @@ class LightQ:
         group = group_of(request)
         count = message_count(request, self._settings.view_limit)
         consumed = {b"yes": True, b"no": False}.get(request.first.get(b"consumed") or b"")
+
+        async def read(start: int, limit: int) -> list[ViewedMessage]:
+            return await self._broker.view(group, settled=consumed, start=start, limit=limit)
+
+        parts = in_parts(read, count)
         try:
-            viewed = await self._broker.view(group, settled=consumed, limit=count)
+            return await array_answer(
+                [viewed_form(group, one) for one in part] async for part in parts
+            )
         except QueueNotFound:
-            viewed = []
-        return answer(_OK, [viewed_form(group, one) for one in viewed])
+            return answer(_OK, [])
 
     async def dlq_view(self, request: IncomingRequest) -> Response:
         group = group_of(request)
         limit = query_number(request, "limit", 50, low=1, high=operations.MAX_DLQ_VIEW)
         await self._limit_letters(group)
+        parts = in_parts(partial(self._broker.dead_letters, group), limit)
         try:
-            letters = await self._broker.dead_letters(group, limit=limit)
+            return await array_answer(
+                [letter_form(group, one) for one in part] async for part in parts
+            )
         except QueueNotFound:
-            letters = []
-        return answer(_OK, [letter_form(group, letter) for letter in letters])
+            return answer(_OK, [])
 
     async def dlq_replay(self, request: IncomingRequest) -> Response:
         group = group_of(request)

@@ -9,6 +9,7 @@ from blacksheep import Response
 
 from penstock.broker import Broker
 from penstock.core.message import Message
+from penstock.http.array import PART
 from penstock.http.auth.user import Role
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route, answer
@@ -21,7 +22,6 @@ from penstock.http.v1.requests import path_value, query_number, read_form
 __all__ = ["DeadLetters"]
 
 _TAG = "dead letters"
-_CHUNK = 64
 
 
 class LettersJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ class DeadLetters:
         is_more = True
         while is_more and len(letters) < limit and size < MAX_ANSWER_BYTES:
             # One more than is needed says whether there is another page.
-            count = min(_CHUNK, limit - len(letters))
+            count = min(PART, limit - len(letters))
             chunk = await self._broker.dead_letters(queue, at, count + 1)
             is_more = len(chunk) > count
             letters += chunk[:count]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
+from collections.abc import AsyncIterator
 from typing import Annotated
 
 import msgspec
@@ -10,8 +10,10 @@ from blacksheep import Response
 from msgspec import Meta
 
 from penstock.broker import Broker
+from penstock.core.message import ViewedMessage
+from penstock.http.array import PART, array_answer, in_parts
 from penstock.http.exchange import IncomingRequest
-from penstock.http.gate import Route, answer
+from penstock.http.gate import Route
 from penstock.http.openapi.operation import Operation, Parameter, form, gives
 from penstock.http.v1.message_forms import MessageJson, ViewedJson, message_json, viewed_json
 from penstock.http.v1.parameters import (
@@ -20,13 +22,14 @@ from penstock.http.v1.parameters import (
     SUBSCRIPTION_ERRORS,
     SUBSCRIPTION_PATH,
 )
-from penstock.http.v1.requests import path_value, query_flag, query_number, read_form
+from penstock.http.v1.requests import path_names, path_value, query_flag, query_number, read_form
 
 __all__ = ["Views"]
 
 _TAG = "messages"
-# Messages are answered all at once, whatever their size.
 _MAX_VIEW = 100
+# The one field of an answer.
+_BEFORE, _AFTER = b'{"messages":[', b"]}"
 
 
 class FindJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -61,21 +64,26 @@ class Views:
     async def find(self, request: IncomingRequest) -> Response:
         queue = path_value(request, "queue")
         ids = (await read_form(request, _find)).ids
-        messages = await self._broker.find(queue, ids)
-        found = [None if message is None else message_json(message) for message in messages]
-        return answer(HTTPStatus.OK, FoundJson(messages=found))
+
+        async def parts() -> AsyncIterator[list[MessageJson | None]]:
+            for at in range(0, max(1, len(ids)), PART):  # with no ids, it still has to exist
+                found = await self._broker.find(queue, ids[at : at + PART])
+                yield [None if message is None else message_json(message) for message in found]
+
+        return await array_answer(parts(), before=_BEFORE, after=_AFTER)
 
     async def view(self, request: IncomingRequest) -> Response:
         settled = None
         if request.parameter("settled") is not None:
             settled = query_flag(request, "settled", default=False)
-        viewed = await self._broker.view(
-            path_value(request, "queue"),
-            path_value(request, "subscription"),
-            settled=settled,
-            limit=query_number(request, "limit", 10, low=1, high=_MAX_VIEW),
-        )
-        return answer(HTTPStatus.OK, ViewJson(messages=[viewed_json(one) for one in viewed]))
+        limit = query_number(request, "limit", 10, low=1, high=_MAX_VIEW)
+        queue, name = path_names(request)
+
+        async def read(start: int, limit: int) -> list[ViewedMessage]:
+            return await self._broker.view(queue, name, settled=settled, start=start, limit=limit)
+
+        forms = ([viewed_json(one) for one in part] async for part in in_parts(read, limit))
+        return await array_answer(forms, before=_BEFORE, after=_AFTER)
 
 
 _FIND = Operation(
