@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,7 @@ from penstock.client import (
     Forbidden,
     Retry,
     ServerFailed,
+    TooManyConnections,
     Unauthorized,
     Unreachable,
 )
@@ -18,6 +21,7 @@ from penstock.core.retry import Backoff
 from tests.client.server import Server
 
 QUICK = Retry(attempts=3, backoff=Backoff(base_seconds=0.01))
+PATIENT = Retry(attempts=100, backoff=Backoff(base_seconds=0.05, max_seconds=0.1))
 
 
 async def test_a_wrong_password_is_said_once_and_clearly(server: Server) -> None:
@@ -41,6 +45,30 @@ async def test_a_server_that_is_not_there_is_unreachable_after_all_attempts() ->
     async with AsyncClient("http://127.0.0.1:9", retry=QUICK) as client:
         with pytest.raises(Unreachable, match="no connection to"):
             await client.publish("queue", [b"a"])
+
+
+async def test_a_call_that_one_connection_too_many_refused_is_sent_again(tmp_path: Path) -> None:
+    # Given a server that has as many connections as it may have
+    with Server("memory:", tmp_path / "log", PENSTOCK_MAX_CONNECTIONS="1") as full:
+        with socket.create_connection(("127.0.0.1", full.port)):
+            async with full.client(retry=QUICK) as client:
+                with pytest.raises(TooManyConnections, match="try again later"):
+                    await client.create_queue("jobs")
+        # When the other one goes away after a call that must not be made twice was refused
+        async with full.client(retry=PATIENT) as client:
+            with socket.create_connection(("127.0.0.1", full.port)) as other:
+                pauses: list[float] = []
+
+                async def close_other(seconds: float) -> None:
+                    pauses.append(seconds)
+                    other.close()
+                    await asyncio.sleep(seconds)
+
+                client._transport._sleep = close_other
+                created = await client.create_queue("jobs")
+    # Then it was made once more, because the server had done nothing
+    assert created.name == "jobs"
+    assert pauses
 
 
 async def test_https_where_there_is_none_says_what_to_use(server: Server) -> None:

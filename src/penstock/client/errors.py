@@ -8,6 +8,7 @@
         ├── Unauthorized        unauthorized: name or password is wrong or missing
         ├── Forbidden           forbidden: the user's role does not allow it
         ├── TooManyRequests     too_many_requests: a rate limit; nothing was done
+        │   └── TooManyConnections  too_many_connections: the server has its fill; nothing was done
         ├── InvalidSignature    invalid_signature: a callback was not signed by the server
         ├── ServerFailed        internal_error: the server failed, or its answer makes no sense
         └── ClientClosed        client_closed
@@ -26,6 +27,7 @@ __all__ = [
     "Forbidden",
     "InvalidSignature",
     "ServerFailed",
+    "TooManyConnections",
     "TooManyRequests",
     "Unauthorized",
     "Unreachable",
@@ -57,9 +59,15 @@ class Forbidden(ClientError):
 
 
 class TooManyRequests(ClientError):
-    """A rate limit refused the request; nothing was done."""
+    """A limit of the server refused the request; nothing was done."""
 
     code = "too_many_requests"
+
+
+class TooManyConnections(TooManyRequests):
+    """The server has as many connections as it may have; nothing was done."""
+
+    code = "too_many_connections"
 
 
 class InvalidSignature(ClientError):

@@ -33,7 +33,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True):
     """`attempts` includes the first one: with 1, nothing is tried again.
 
     A request is repeated when another attempt may succeed and either it was certainly not done
-    (no connection, a rate limit), or doing it twice is the same as doing it once: reads, publishes
+    (no connection, a limit), or doing it twice is the same as doing it once: reads, publishes
     with an idempotency key, settling by receipt.
     """
 

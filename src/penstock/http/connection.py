@@ -12,6 +12,7 @@ import uvicorn
 from blacksheep import Application
 from uvicorn.server import ServerState
 
+from penstock.http.errors import Refused
 from penstock.http.exchange import Exchange, IncomingRequest
 from penstock.http.outlet import Outlet
 
@@ -28,6 +29,7 @@ class Connection(asyncio.Protocol):
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
     - Pipelined requests wait, unread, until those before them are answered. What arrived before
       something that makes no sense is still answered.
+    - A request with a transfer coding other than chunked is answered with 501.
     - Beyond the limit of connections, requests on those that came last are refused; the others are
       served as before.
     - A client that has sent all it has to say, and closed its side, still gets its answers.
@@ -169,6 +171,11 @@ class Connection(asyncio.Protocol):
         request = IncomingRequest(method, path, url.query or b"", self._headers)
         is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
         exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
+        coding = request.first.get(b"transfer-encoding")
+        if coding is not None and coding.strip().lower() != b"chunked":
+            # The parser has refused all in which chunked is not the last one, and the only one.
+            exchange.is_kept_alive = False
+            request.refused = _coded()
         expect = request.first.get(b"expect")
         if expect is not None:
             exchange.expects_continue = expect.lower() == b"100-continue"
@@ -225,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._running = exchange
         if self._is_beyond_limit and self._is_too_many():
             exchange.is_kept_alive = False
-            exchange.request.is_one_too_many = True
+            exchange.request.refused = _one_too_many()
         exchange.task = self._loop.create_task(exchange.run(self._app))
         self._server.tasks.add(exchange.task)
 
@@ -382,3 +389,19 @@ class Connection(asyncio.Protocol):
         self._receiving_since = None
         self._is_in_head = False
         self._is_lingering = True
+
+
+def _one_too_many() -> Refused:
+    return Refused(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        "there are too many connections: close some, or try again later",
+        {b"Retry-After": b"1"},
+        code="too_many_connections",
+    )
+
+
+def _coded() -> Refused:
+    return Refused(
+        HTTPStatus.NOT_IMPLEMENTED,
+        "the body has another Transfer-Encoding than chunked: send it as it is",
+    )

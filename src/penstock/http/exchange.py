@@ -19,6 +19,7 @@ from blacksheep.contents import Content, StreamedContent
 
 from penstock.errors import InvalidArgument
 from penstock.http.auth.user import User
+from penstock.http.errors import Refused
 from penstock.http.outlet import Outlet
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ class IncomingRequest(Request):
     """A request whose headers are in a dictionary, because a handler looks up ten of them.
 
     `first` holds the first header of each name. `caller` is the user who sent the request; the gate
-    sets it where the route asks for a role. `is_one_too_many`: there are so many connections that
-    this one is to be refused.
+    sets it where the route asks for a role. `refused`: why it is to be refused, whatever it asks
+    for.
     """
 
     exchange: Exchange
     caller: User
-    is_one_too_many = False
+    refused: Refused | None = None
 
     def __init__(
         self, method: str, path: bytes, query: bytes, headers: list[tuple[bytes, bytes]]

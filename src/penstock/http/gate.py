@@ -126,12 +126,8 @@ class Gate:
         return guarded
 
     async def _admit(self, request: IncomingRequest, route: Route) -> None:
-        if request.is_one_too_many:
-            raise Refused(
-                HTTPStatus.SERVICE_UNAVAILABLE,
-                "there are too many connections: close some, or try again later",
-                {b"Retry-After": b"1"},
-            )
+        if request.refused is not None:
+            raise request.refused
         limits = []
         if route.role is not None:
             header = request.first.get(b"authorization")
