@@ -30,6 +30,7 @@ from penstock.lightq_variables import without_effect
 from penstock.logs import configure_logs
 from penstock.push import LOOPBACK, Dispatcher, parse_networks
 from penstock.settings import Settings
+from penstock.shown_url import shown_url
 from penstock.storage.registry import open_store
 
 __all__ = ["check_exposure", "check_tls", "check_users", "run_server", "serve"]
@@ -239,9 +240,8 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _shown(store_url: str) -> str:
-    """The URL without its password, and without its options, which may hold one too."""
-    scheme, found, rest = store_url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2].partition('?')[0]}" if found else store_url
+    # A path may hold any character.
+    return shown_url(store_url) if "://" in store_url else store_url
 
 
 def _url(settings: Settings, listener: socket.socket) -> str:

@@ -17,6 +17,7 @@ from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
 from penstock.errors import InvalidArgument
+from penstock.shown_url import shown_url
 
 __all__ = ["Transport"]
 
@@ -183,11 +184,16 @@ def _base(url: str) -> str:
     try:
         parsed = URL(url)
         (parsed.host or "").encode("idna")
-    except (ValueError, TypeError) as exc:
-        raise InvalidArgument(f"the url is {url!r} ({exc}): use one like {_EXAMPLE}") from None
+    except TypeError:
+        raise InvalidArgument(f"the url is {url!r}: use one like {_EXAMPLE}") from None
+    except ValueError as exc:
+        shown = shown_url(url)
+        # The reason may quote a part of it.
+        reason = f" ({exc})" if shown == url else ""
+        raise InvalidArgument(f"the url is {shown!r}{reason}: use one like {_EXAMPLE}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidArgument(f"the url is {url!r}: use one like {_EXAMPLE}")
-    if parsed.user or parsed.query_string or parsed.fragment:
+        raise InvalidArgument(f"the url is {shown_url(url)!r}: use one like {_EXAMPLE}")
+    if parsed.user or parsed.password or parsed.query_string or parsed.fragment:
         raise InvalidArgument("the url has a name, a query or a fragment: pass host and path only")
     return str(parsed).rstrip("/")
 

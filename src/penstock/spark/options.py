@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from penstock.core.limits import MAX_BATCH_MESSAGES, check_name
 from penstock.errors import InvalidArgument, InvalidName
+from penstock.shown_url import shown_url
 
 __all__ = [
     "Connection",
@@ -22,6 +23,8 @@ __all__ = [
 ]
 
 Use = Literal["batch", "stream", "schema"]
+
+_EXAMPLE = "http://127.0.0.1:8080"
 
 _CONNECTION = (
     "url",
@@ -231,12 +234,17 @@ class _Given:
     def connection(self) -> Connection:
         url = self.text("url")
         if not url:
-            raise InvalidArgument("the option url is missing: use one like http://127.0.0.1:8080")
-        parts = urlsplit(url)
+            raise InvalidArgument(f"the option url is missing: use one like {_EXAMPLE}")
+        try:
+            parts = urlsplit(url)
+            _ = parts.port  # raises if it is none
+        except ValueError:
+            parts = urlsplit("")
         if parts.username or parts.password:
             raise InvalidArgument("the url holds a name or password: use the options for them")
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-            raise InvalidArgument(f"url is {url!r}: use one like http://127.0.0.1:8080")
+        is_server = parts.scheme in ("http", "https") and parts.hostname
+        if not is_server or parts.query or parts.fragment:
+            raise InvalidArgument(f"url is {shown_url(url)!r}: use one like {_EXAMPLE}")
         username, token = self.text("username") or None, self.text("token") or None
         if token and username:
             raise InvalidArgument("username and token contradict each other: give one")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.clock import Clock
 from penstock.core.config import check_whole
 from penstock.errors import InvalidArgument, StorageError, UnknownBackend
+from penstock.shown_url import shown_url
 from penstock.storage.base import Store
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ async def open_store(
     if scheme == "wal":
         if url.startswith("wal://") and not url.startswith("wal:///"):
             raise UnknownBackend(
-                f"{url!r} names a host, and a directory has none: use wal:./data or wal:/srv/data"
+                f"{shown_url(url)!r} names a host, and a directory has none: use wal:./data or "
+                "wal:/srv/data"
             )
         return await _open_wal(rest, sync, segment_bytes, cache_bytes, clock, rng, observe_sync)
     if _REDIS.fullmatch(scheme):
@@ -68,8 +70,8 @@ async def open_store(
             return store
         return await _open_redis(url, clock, rng)
     raise UnknownBackend(
-        f"no backend serves {url!r}: use redis://, memory:, wal:<directory>, or the path of a "
-        "directory"
+        f"no backend serves {shown_url(url)!r}: use redis://, memory:, wal:<directory>, or the "
+        "path of a directory"
     )
 
 

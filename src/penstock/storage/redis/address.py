@@ -53,6 +53,9 @@ def parse(url: str) -> Address:
 
 
 def _parse(url: SplitResult) -> Address:
+    if url.scheme != "unix" and "@" not in url.netloc and "@" in url.geturl():
+        # Otherwise a later error would quote a part of it.
+        raise ValueError("its name or password holds one of / ? #: write %2F, %3F, %23")
     asked = dict(parse_qsl(url.query, keep_blank_values=True))
     prefix = _prefix(asked)
     replicas = _replicas(asked)
