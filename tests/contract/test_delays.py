@@ -1,7 +1,13 @@
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
+import pytest
+
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import InvalidArgument
 from tests.contract.world import World, bodies, indexes, receipts
 
 
@@ -25,6 +31,66 @@ async def test_a_message_is_not_delivered_before_its_time(
 async def test_a_time_that_has_passed_is_no_delay(world: World, broker: Broker, queue: str) -> None:
     await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.now)])
     assert bodies(await broker.receive(queue)) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "setting", "longest"),
+    [
+        ({"message_ttl_seconds": 10}, "message_ttl_seconds", 9.999),
+        ({"message_ttl_seconds": 10, "retention_seconds": 5}, "message_ttl_seconds", 9.999),
+        ({"retention_seconds": 10, "retain_unsettled": False}, "retention_seconds", 10),
+    ],
+)
+async def test_a_message_that_would_expire_before_it_is_due_is_refused(
+    world: World, broker: Broker, settings: dict[str, Any], setting: str, longest: float
+) -> None:
+    # Given a queue whose messages do not live for ever
+    await broker.create_queue("jobs", **settings)
+    # When one is to be delivered after its end
+    late = NewMessage(body=b"late", not_before=world.clock.later(longest + 0.001), dedup_key="k")
+    with pytest.raises(InvalidArgument, match=f"raise {setting} of queue 'jobs'"):
+        await broker.publish("jobs", [b"with it", late])
+    # Then nothing was stored, and it can be published for an earlier time
+    assert await broker.read("jobs") == []
+    soon = NewMessage(body=b"soon", not_before=world.clock.later(longest), dedup_key="k")
+    await broker.publish("jobs", [soon])
+    await world.pass_time(longest)
+    assert bodies(await broker.receive("jobs")) == [b"soon"]
+
+
+@pytest.mark.within_one_life
+async def test_what_is_refused_for_its_delay_does_not_affect_what_comes_with_it(
+    world: World, broker: Broker
+) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    late = NewMessage(body=b"late", not_before=world.clock.later(10))
+    first, refused, last = await asyncio.gather(
+        broker.publish("jobs", [b"first"]),
+        broker.publish("jobs", [late]),
+        broker.publish("jobs", [b"last"]),
+        return_exceptions=True,
+    )
+    assert isinstance(refused, InvalidArgument)
+    assert not isinstance(first, BaseException)
+    assert not isinstance(last, BaseException)
+    assert bodies(await broker.read("jobs")) == [b"first", b"last"]
+
+
+@pytest.mark.over_restarts
+async def test_a_message_that_was_published_is_the_same_when_the_queue_keeps_it_for_less(
+    world: World, broker: Broker
+) -> None:
+    # Given a message that was scheduled when the queue kept it for long enough
+    await broker.create_queue("jobs", message_ttl_seconds=100)
+    later = NewMessage(body=b"later", not_before=world.clock.later(50), dedup_key="k")
+    (first,) = await broker.publish("jobs", [later], idempotency_key="once")
+    await broker.alter_queue("jobs", message_ttl_seconds=20)
+    # Then it is there after a restart, and sent again it is the same
+    await world.restart()
+    (again,) = await broker.publish("jobs", [later], idempotency_key="once")
+    (same,) = await broker.publish("jobs", [later])
+    assert (again.id, same.id) == (first.id, first.id)
+    assert (await world.stats()).delayed == 1
 
 
 async def test_a_message_may_be_scheduled_far_ahead(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
+from penstock.clock import SystemClock
+from penstock.core.message import to_datetime
 from tests.http.client import Answer, Client
 
 
@@ -67,7 +70,8 @@ def test_priority_and_schedule_count_for_all_of_a_batch(user: Client, group: str
     push(user, group, ["a", "b"])
     pushed = push(user, group, ["c", "d"], priority="7")
     assert [one["priority"] for one in pushed.json] == [7, 7]
-    push(user, group, ["e"], scheduledAt="2999-01-01T00:00:00")
+    later = to_datetime(SystemClock().now_ns()) + timedelta(hours=1)
+    assert push(user, group, ["e"], scheduledAt=later.isoformat()).status == 200
     assert [one["content"] for one in pop(user, group).json] == ["c", "d", "a", "b"]
 
 

@@ -180,6 +180,19 @@ def test_a_scheduled_message_is_hidden_until_its_time(user: Client, group: str) 
     assert user.pop(group).status == 404
 
 
+def test_a_schedule_beyond_the_lifetime_is_refused(user: Client, admin: Client, group: str) -> None:
+    # Given a message that is to be popped after its lifetime, which is a day
+    later = (now() + timedelta(days=2)).isoformat()
+    # Then it is refused, with the setting to change
+    refused = user.push(group, "late", scheduledAt=later)
+    assert (refused.status, refused.json["code"]) == (400, "invalid_argument")
+    assert f"raise message_ttl_seconds of queue '{group}'" in refused.json["message"]
+    assert admin.view(group).json == []
+    # When that is changed, then it is accepted
+    admin.send_json("PATCH", f"/v1/queues/{group}", {"message_ttl_seconds": 3 * 86_400})
+    assert user.push(group, "late", scheduledAt=later).status == 200
+
+
 def test_a_schedule_in_the_past_is_now(user: Client, group: str) -> None:
     user.push(group, "a", scheduledAt="2020-01-01T00:00:00Z")
     assert user.pop(group).status == 200

@@ -16,6 +16,7 @@ from penstock.core.limits import (
     MAX_BATCH_MESSAGES,
     MAX_BODY_BYTES,
     MAX_KEY_CHARACTERS,
+    NANOSECONDS,
 )
 from penstock.core.machine import Machine
 from penstock.core.message import (
@@ -40,9 +41,11 @@ __all__ = [
     "append",
     "is_repeated",
     "merge",
+    "never_due",
     "prepare",
     "prepare_packed",
     "publish",
+    "too_short",
 ]
 
 
@@ -240,7 +243,10 @@ class PublishResult(Sequence[PublishedMessage]):
 
 
 def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> PublishResult:
-    """Store a batch, all or nothing. Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`.
+    """Store a batch, all or nothing.
+
+    Raises `QueueFull`, `ReservedQueue` or `QueueNotFound`, and `InvalidArgument` for a message that
+    would expire before it is due.
 
     A request whose idempotency key is known is answered as the first one was, and nothing is
     stored. Such a request must not be merged with others: see `is_repeated`.
@@ -269,6 +275,8 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
                 for at, index in known.items()
             }
     if bodies:
+        if envelopes is not None and (setting := too_short(queue, envelopes, now_ns)):
+            raise never_due(queue_name, setting)
         _check_bound(machine, queue, len(bodies), size, now_ns)
         kept_batch = NewBatch(bodies, envelopes, heads, size)
         append(machine, queue, kept_batch, now_ns, _answers(batch, indexes, duplicates))
@@ -305,6 +313,30 @@ def is_repeated(queue: Queue, batch: NewBatch, now_ns: int) -> bool:
     """Whether any request in the batch was answered before. Such a batch must not be merged."""
     since_ns = queue.dedup_since_ns(now_ns)
     return any(queue.requests.get(part.key, since_ns) is not None for part in batch.keys)
+
+
+def too_short(queue: Queue, envelopes: Sequence[Envelope], now_ns: int) -> str:
+    """The setting by which one of these would expire before it is due; empty if there is none."""
+    config = queue.config
+    ttl, retention = config.message_ttl_seconds, config.retention_seconds
+    if config.retain_unsettled:
+        retention = None
+    if ttl is None and retention is None:
+        return ""
+    due_ns = max((e.not_before_ns for e in envelopes if e.not_before_ns is not None), default=0)
+    delay_ns = due_ns - now_ns
+    if ttl is not None and delay_ns >= round(ttl * NANOSECONDS):
+        return "message_ttl_seconds"
+    if retention is not None and delay_ns > round(retention * NANOSECONDS):
+        return "retention_seconds"
+    return ""
+
+
+def never_due(queue_name: str, setting: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"a message would expire before it is due, and never be delivered: choose an earlier time, "
+        f"or raise {setting} of queue {queue_name!r}"
+    )
 
 
 def _repeat(queue: Queue, batch: NewBatch, now_ns: int) -> PublishResult:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
-from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
+from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish, too_short
 from penstock.core.queue import Queue
 from penstock.storage.answers import Answer, reject
 from penstock.storage.gathering import Gathering
@@ -116,8 +116,15 @@ class GatheredPublishes(Gathering):
 
 
 def _may_merge(queue: Queue, group: _Group, now_ns: int) -> bool:
-    """False if a call may be refused or answered by itself: for a bound, or for a known key."""
+    """False if a call may be refused or answered by itself.
+
+    That is so for a bound, for a message that would expire before it is due, and for a known key.
+    """
     config = queue.config
     if config.max_messages is not None or config.max_bytes is not None:
+        return False
+    if any(
+        b.envelopes is not None and too_short(queue, b.envelopes, now_ns) for b in group.batches
+    ):
         return False
     return not (group.keys and any(is_repeated(queue, b, now_ns) for b in group.batches))

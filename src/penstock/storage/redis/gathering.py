@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.publishing import NewBatch, PublishResult, merge
-from penstock.errors import QueueFull
+from penstock.errors import InvalidArgument, QueueFull
 from penstock.storage.answers import reject
 
 __all__ = ["Gathering"]
@@ -50,8 +50,8 @@ class Gathering:
         try:
             result = await self._publish(queue, merge(batches) if len(calls) > 1 else batches[0])
         except Exception as exc:
-            if isinstance(exc, QueueFull) and len(calls) > 1:
-                # The bound applies to each call: one may still fit where another does not.
+            if isinstance(exc, (QueueFull, InvalidArgument)) and len(calls) > 1:
+                # It applies to each call: one may be accepted where another is not.
                 for call in calls:
                     await self._publish_group(queue, [call])
             else:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.core.message import message_id
-from penstock.core.publishing import NewBatch, PublishResult
+from penstock.core.publishing import NewBatch, PublishResult, never_due
 from penstock.errors import InvalidArgument, QueueFull, ReservedQueue
 from penstock.storage.base import Durability
 from penstock.storage.redis import matching
@@ -56,6 +56,8 @@ class Publishing:
             definition, answer = await self._steps.take("publish", queue, arguments, time=time)
             if answer[0] == b"full":
                 raise _full(queue, answer)
+            if answer[0] == b"late":
+                raise never_due(queue, answer[1].decode())
             if answer[0] in (b"ok", b"again"):
                 return self._published(definition, len(batch.bodies), answer)
             if answer[0] == b"told":

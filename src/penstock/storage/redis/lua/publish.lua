@@ -20,6 +20,7 @@
 -- Returns  ok, created, first index, {position, index, created, ...} of duplicates, with
 --          index and created of the original;
 --          full and why;
+--          late and the setting by which a message would expire before it is due;
 --          reused and the former number, if the key was used for another number of messages;
 --          again and what ok returned, if it was used for as many;
 --          moved, next index, time and duplicates, if ARGV[5] does not hold;
@@ -93,6 +94,18 @@ end
 if ARGV[5] ~= '' and (ARGV[5] ~= text(q.next) .. ':' .. #duplicates / 3
     or q.now > (tonumber(ARGV[1]) or 0)) then
   return {'moved', q.next, q.now, duplicates}
+end
+
+-- Refuse the batch if a message would expire before it is due.
+local latest = q.now
+for position, extra in pairs(extras) do
+  latest = index_of[position] and math.max(latest, extra[2]) or latest
+end
+if q.ttl and latest >= q.now + q.ttl then
+  return {'late', 'message_ttl_seconds'}
+end
+if q.retention and q.retain == '' and latest > q.now + q.retention then
+  return {'late', 'retention_seconds'}
 end
 
 -- Refuse the batch if the queue would exceed its bounds.
