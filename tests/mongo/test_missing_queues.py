@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -22,7 +22,63 @@ from penstock.storage.redis.subscribing import Subscribing
 from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 from tests.redis_server import redis_url
 
+DuringRebuilding = Callable[
+    [Callable[[Broker], Coroutine[Any, Any, object]]], Awaitable[asyncio.Task[object]]
+]
+
 _PATIENCE_SECONDS = 0.5
+
+
+@pytest.fixture
+async def other(open_server: Open) -> ArchivedStore:
+    """Another server, which has found before that nothing is missing."""
+    return await open_server()
+
+
+@pytest.fixture
+async def lost(broker: Broker, other: ArchivedStore, addresses: Addresses) -> str:
+    """The id of the second of two messages, which Redis has lost."""
+    await broker.publish("jobs", [b"a"])
+    async with redis_rolled_back(addresses):
+        (lost,) = await broker.publish("jobs", [b"lost"])
+    return lost.id
+
+
+@pytest.fixture
+def during_rebuilding(
+    store: ArchivedStore, other: ArchivedStore, lost: str, monkeypatch: pytest.MonkeyPatch
+) -> DuringRebuilding:
+    """Rebuild the queue that has lost a message, and return the task of a call.
+
+    The other server makes that between the queue's drop and its restore.
+    """
+
+    async def rebuild(
+        call: Callable[[Broker], Coroutine[Any, Any, object]],
+    ) -> asyncio.Task[object]:
+        is_checked, is_dropped = asyncio.Event(), asyncio.Event()
+        check, drop = other._completeness.check, RedisStore.drop
+
+        async def check_early(queue: str = "") -> None:
+            await check(queue)
+            is_checked.set()
+            await is_dropped.wait()
+
+        async def drop_and_wait(self: RedisStore, queue: str) -> QueueState | None:
+            state = await drop(self, queue)
+            is_dropped.set()
+            await asyncio.wait([calling], timeout=_PATIENCE_SECONDS)
+            return state
+
+        monkeypatch.setattr(other._completeness, "check", check_early)
+        monkeypatch.setattr(RedisStore, "drop", drop_and_wait)
+        calling = asyncio.create_task(call(Broker(other)))
+        await is_checked.wait()
+        await store.check_answered()
+        assert is_dropped.is_set()
+        return calling
+
+    return rebuild
 
 
 async def test_one_that_is_lost_is_not_made_anew(broker: Broker, addresses: Addresses) -> None:
@@ -49,19 +105,10 @@ async def test_one_that_is_lost_can_be_deleted(
 
 
 async def test_one_that_is_being_rebuilt_is_not_made_anew(
-    store: ArchivedStore,
-    broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker, lost: str, during_rebuilding: DuringRebuilding
 ) -> None:
-    # Given a queue that has lost a message
-    other = await open_server()
-    lost = await _lose_one(broker, addresses)
-    # When it is created at the moment when it is dropped to be rebuilt
-    creating = await _during_rebuilding(
-        store, other, monkeypatch, lambda: Broker(other).create_queue("jobs")
-    )
+    # When a queue is created at the moment when it is dropped to be rebuilt
+    creating = await during_rebuilding(lambda other: other.create_queue("jobs"))
     # Then it is rebuilt all the same
     with pytest.raises(QueueExists):
         await creating
@@ -69,18 +116,9 @@ async def test_one_that_is_being_rebuilt_is_not_made_anew(
 
 
 async def test_one_that_is_being_rebuilt_can_be_deleted(
-    store: ArchivedStore,
-    broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: Broker, addresses: Addresses, during_rebuilding: DuringRebuilding
 ) -> None:
-    other = await open_server()
-    await _lose_one(broker, addresses)
-    deleting = await _during_rebuilding(
-        store, other, monkeypatch, lambda: Broker(other).delete_queue("jobs")
-    )
-    await deleting
+    await (await during_rebuilding(lambda other: other.delete_queue("jobs")))
     with pytest.raises(QueueNotFound):
         await broker.read("jobs")
     await addresses.wipe_redis()
@@ -90,20 +128,10 @@ async def test_one_that_is_being_rebuilt_can_be_deleted(
 
 @pytest.mark.parametrize("filter", [None, "priority == 0"])
 async def test_one_that_is_being_rebuilt_gets_a_subscription(
-    store: ArchivedStore,
-    broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
-    monkeypatch: pytest.MonkeyPatch,
-    filter: str | None,
+    broker: Broker, lost: str, during_rebuilding: DuringRebuilding, filter: str | None
 ) -> None:
-    other = await open_server()
-    lost = await _lose_one(broker, addresses)
-    creating = await _during_rebuilding(
-        store,
-        other,
-        monkeypatch,
-        lambda: Broker(other).create_subscription("jobs", "more", start=0, filter=filter),
+    creating = await during_rebuilding(
+        lambda other: other.create_subscription("jobs", "more", start=0, filter=filter)
     )
     await creating
     given = await broker.receive("jobs", subscription="more", limit=9)
@@ -113,18 +141,16 @@ async def test_one_that_is_being_rebuilt_gets_a_subscription(
 async def test_what_is_published_to_one_that_is_being_rebuilt_comes_after_what_it_had(
     store: ArchivedStore,
     broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
+    other: ArchivedStore,
+    lost: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = Broker(await open_server())
-    lost = await _lose_one(broker, addresses)
     drop = RedisStore.drop
     publishing: list[asyncio.Task[PublishResult]] = []
 
     async def drop_and_publish(self: RedisStore, queue: str) -> QueueState | None:
         state = await drop(self, queue)
-        publishing.append(asyncio.create_task(other.publish(queue, [b"new"])))
+        publishing.append(asyncio.create_task(Broker(other).publish(queue, [b"new"])))
         await asyncio.wait(publishing, timeout=_PATIENCE_SECONDS)
         return state
 
@@ -137,12 +163,10 @@ async def test_what_is_published_to_one_that_is_being_rebuilt_comes_after_what_i
 async def test_a_filter_is_asked_for_again_if_the_queue_was_rebuilt_meanwhile(
     store: ArchivedStore,
     broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
+    other: ArchivedStore,
+    lost: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other = Broker(await open_server())
-    lost = await _lose_one(broker, addresses)
     backfill = Subscribing._backfill
 
     async def backfill_and_rebuild(self: Subscribing, *arguments: Any) -> list[int]:
@@ -154,27 +178,22 @@ async def test_a_filter_is_asked_for_again_if_the_queue_was_rebuilt_meanwhile(
     with monkeypatch.context() as patched:
         patched.setattr(Subscribing, "_backfill", backfill_and_rebuild)
         with pytest.raises(StoreUnavailable):
-            await other.create_subscription("jobs", "more", start=0, filter="priority == 0")
+            await Broker(other).create_subscription("jobs", "more", start=0, filter="priority == 0")
     # Then that can be repeated, and what was restored is put through it, too
-    await other.create_subscription("jobs", "more", start=0, filter="priority == 0")
+    await Broker(other).create_subscription("jobs", "more", start=0, filter="priority == 0")
     given = await broker.receive("jobs", subscription="more", limit=9)
     assert [d.id for d in given][1:] == [lost]
 
 
 async def test_one_that_is_deleted_while_others_are_rebuilt_stays_deleted(
-    store: ArchivedStore,
-    broker: Broker,
-    addresses: Addresses,
-    open_server: Open,
-    monkeypatch: pytest.MonkeyPatch,
+    store: ArchivedStore, broker: Broker, other: ArchivedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = Broker(await open_server())
     await broker.publish("jobs", [b"a"])
     states = Archive.states
 
     async def states_and_delete(self: Archive) -> list[QueueState]:
         found = await states(self)
-        await other.delete_queue("jobs")
+        await Broker(other).delete_queue("jobs")
         return found
 
     # Given a rebuilding that has read what there is to rebuild before a queue was deleted
@@ -213,10 +232,9 @@ async def test_events_are_not_made_anew_before_they_are_rebuilt(
 
 
 async def test_definitions_from_before_the_loss_are_not_used(
-    store: ArchivedStore, addresses: Addresses, broker: Broker, open_server: Open
+    store: ArchivedStore, other: ArchivedStore, addresses: Addresses, broker: Broker
 ) -> None:
     # Given a server that knows a subscription, which Redis has lost before it was in the record
-    other = await open_server()
     config = SubscriptionConfig()
     await store._hot.define(
         base.CreateSubscription(queue="jobs", subscription="lost", config=config)
@@ -239,49 +257,8 @@ async def test_a_name_without_a_queue_does_no_harm(
     assert (await store.recover()).archived == {}
 
 
-async def _during_rebuilding(
-    store: ArchivedStore,
-    other: ArchivedStore,
-    monkeypatch: pytest.MonkeyPatch,
-    call: Callable[[], Coroutine[Any, Any, object]],
-) -> asyncio.Task[object]:
-    """Rebuild a queue. Between its drop and its restore, ``other`` makes a change.
-
-    It has found before that nothing is missing.
-    """
-    is_checked, is_dropped = asyncio.Event(), asyncio.Event()
-    check, drop = other._completeness.check, RedisStore.drop
-
-    async def check_early(queue: str = "") -> None:
-        await check(queue)
-        is_checked.set()
-        await is_dropped.wait()
-
-    async def drop_and_wait(self: RedisStore, queue: str) -> QueueState | None:
-        state = await drop(self, queue)
-        is_dropped.set()
-        await asyncio.wait([calling], timeout=_PATIENCE_SECONDS)
-        return state
-
-    monkeypatch.setattr(other._completeness, "check", check_early)
-    monkeypatch.setattr(RedisStore, "drop", drop_and_wait)
-    calling = asyncio.create_task(call())
-    await is_checked.wait()
-    await store.check_answered()
-    assert is_dropped.is_set()
-    return calling
-
-
 async def _lose(addresses: Addresses, queue: str) -> None:
     """Remove all keys of a queue from Redis."""
     async with Redis.from_url(redis_url()) as redis:
         keys = [key async for key in redis.scan_iter(match=f"{addresses.name}:{{{queue}}}*")]
         await redis.unlink(*keys)
-
-
-async def _lose_one(broker: Broker, addresses: Addresses) -> str:
-    """Publish two messages, of which Redis loses the second. Returns its id."""
-    await broker.publish("jobs", [b"a"])
-    async with redis_rolled_back(addresses):
-        (lost,) = await broker.publish("jobs", [b"lost"])
-    return lost.id

@@ -568,6 +568,7 @@ class Broker:
         check_names(queue)
         check_whole("start", start)
         check_whole("limit", limit, 1)
+        # Most queues have none, and to look for a queue that is not there takes longer than this.
         if not (await self._store.queue_stats(queue, [])).dead_letters:
             return []
         found = await self._store.view(
