@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -42,6 +43,32 @@ def test_without_a_command_the_help_is_shown() -> None:
 def test_an_unknown_command_is_wrong_usage() -> None:
     assert runner.invoke(app, ["nonsense"]).exit_code == 2
     assert runner.invoke(app, ["queue", "nonsense"]).exit_code == 2
+
+
+def test_for_a_misspelt_command_another_is_suggested() -> None:
+    assert "Did you mean 'publish'?" in runner.invoke(app, ["publsh"]).stderr
+    assert "Did you mean 'purge'?" in runner.invoke(app, ["queue", "prge"]).stderr
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_the_lines_of_a_help_text_end_where_the_terminal_does(path: list[str]) -> None:
+    result = runner.invoke(app, [*path, "--help"], env={"COLUMNS": "60"})
+    shown = [line.strip() for line in result.output.splitlines()]
+    for line, following in pairwise(shown[shown.index("") :]):
+        if not line or not following or line.startswith(("╭", "Usage:")):
+            continue
+        if line.startswith("│"):
+            break
+        # The first word of the next line would not have fitted.
+        assert len(line) + 1 + len(following.split()[0]) > 58, line
+
+
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+def test_the_usage_has_brackets_and_dots_once(path: list[str]) -> None:
+    output = runner.invoke(app, [*path, "--help"]).output
+    usage = next(line for line in output.splitlines() if "Usage:" in line)
+    assert "[[" not in usage
+    assert "...}" not in usage
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)

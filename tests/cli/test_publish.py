@@ -143,6 +143,34 @@ def test_the_same_idempotency_key_stores_nothing_twice(penstock: Shell, queue: s
     assert bodies(penstock, queue) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["-m", "a", "-m", "b"],
+        ["--lines"],
+        ["--lines", "--batch", "1"],
+        ["--ndjson"],
+    ],
+)
+def test_a_dedup_key_for_several_messages_is_wrong_usage(
+    penstock: Shell, queue: str, arguments: list[str]
+) -> None:
+    """All but the first would be taken for duplicates, and dropped."""
+    lines = '{"body": "a"}\n{"body": "b"}\n'
+
+    result = penstock("publish", queue, *arguments, "--dedup-key", "k", stdin=lines)
+
+    assert result.exit_code == 2
+    assert "--dedup-key is for a single message" in result.stderr
+    assert len(penstock.lines("view", queue)) == ("--batch" in arguments)
+
+
+def test_a_dedup_key_is_for_the_line_that_has_none(penstock: Shell, queue: str) -> None:
+    lines = '{"body": "a", "dedup_key": "own"}\n{"body": "b"}\n'
+    penstock.ok("publish", queue, "--ndjson", "--dedup-key", "k", stdin=lines)
+    assert [one["dedup_key"] for one in penstock.lines("view", queue)] == ["own", "k"]
+
+
 def test_quiet_says_nothing(penstock: Shell, queue: str) -> None:
     assert penstock.ok("publish", queue, "-m", "a", "--quiet") == ""
 

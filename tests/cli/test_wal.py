@@ -76,6 +76,14 @@ def test_inspect_as_json_is_complete(path: Path) -> None:
     assert found["refusal"] is None
 
 
+def test_inspect_does_not_say_that_users_and_their_key_are_not_needed(path: Path) -> None:
+    for name in ("users.json", "token.key"):
+        (path / name).write_text("{}")
+    found = json.loads(wal("inspect", path, "--json").output)
+    conditions = {file["name"]: file["condition"] for file in found["files"]}
+    assert {conditions[name] for name in ("users.json", "token.key")} == {"not of the log"}
+
+
 def test_inspect_can_show_every_record(path: Path) -> None:
     lines = wal("inspect", path, "--records", "--json").output.splitlines()
     records = [json.loads(line) for line in lines]

@@ -32,7 +32,7 @@ app = typer.Typer(
 
 Ids = Annotated[
     list[str] | None,
-    typer.Argument(help="Ids of the messages.", metavar="[ID]...", show_default=False),
+    typer.Argument(help="Ids of the messages.", metavar="ID", show_default=False),
 ]
 All = Annotated[bool, typer.Option("--all", help="All of them.")]
 

@@ -86,15 +86,16 @@ def _server(connection: Connection) -> tuple[list[Finding], bool]:
 
 def _credentials(client: Client, connection: Connection) -> Finding:
     try:
-        queues = len(client.stats())
+        found = len(client.stats())
     except PenstockError as exc:
         text = f"{exc}. Pass --user and --password, or set PENSTOCK_USER and PENSTOCK_PASSWORD"
         return Finding(check="credentials", verdict=Verdict.BAD, text=text)
+    queues = "1 queue" if found == 1 else f"{found} queues"
     who = "the token" if connection.token else connection.user or "a new server's administrator"
     if connection.token or connection.user or not is_loopback(connection.url):
-        return Finding(check="credentials", verdict=Verdict.GOOD, text=f"{who}: {queues} queues")
+        return Finding(check="credentials", verdict=Verdict.GOOD, text=f"{who}: {queues}")
     text = (
-        f"the passwords are those in the documentation ({queues} queues). For more than trying "
+        f"the passwords are those in the documentation ({queues}). For more than trying "
         "out, start the server with PENSTOCK_ADMIN_PASSWORD and PENSTOCK_USER_PASSWORD"
     )
     return Finding(check="credentials", verdict=Verdict.WARNING, text=text)

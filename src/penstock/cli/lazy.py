@@ -33,6 +33,14 @@ class LazyGroup(TyperGroup):
 
     entries: ClassVar[dict[str, Entry]] = {}
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Stand-ins, to be listed, and to be suggested for a misspelt one.
+        self.commands = {
+            name: TyperCommand(name, help=entry.help, rich_help_panel=entry.panel)
+            for name, entry in self.entries.items()
+        }
+
     def main(self, *args: Any, **kwargs: Any) -> Any:
         if COMPLETE in os.environ:
             # typer's own completion options would do this; `penstock completion` replaces them.
@@ -40,16 +48,6 @@ class LazyGroup(TyperGroup):
 
             completion_init()
         return super().main(*args, **kwargs)
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.entries)
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A stand-in, for the list of commands."""
-        entry = self.entries.get(cmd_name)
-        if entry is None:
-            return None
-        return TyperCommand(cmd_name, help=entry.help, rich_help_panel=entry.panel)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, to be run or completed."""
@@ -62,7 +60,19 @@ class LazyGroup(TyperGroup):
 def load(name: str, entry: Entry) -> Any:
     found = getattr(import_module(f"penstock.cli.{entry.module}"), entry.name)
     if isinstance(found, typer.Typer):
-        return typer.main.get_group(found)
+        group = typer.main.get_group(found)
+        for command in group.commands.values():
+            command.help = _in_paragraphs(command.help)
+        return group
     alone = typer.Typer(add_completion=False)
     alone.command(name)(cast(Callable[..., Any], found))
-    return typer.main.get_command(alone)
+    command = typer.main.get_command(alone)
+    command.help = _in_paragraphs(command.help)
+    return command
+
+
+def _in_paragraphs(text: str | None) -> str | None:
+    """Without the line ends of the source, which are not those of a terminal."""
+    if text is None:
+        return None
+    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))

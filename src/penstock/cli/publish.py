@@ -38,7 +38,7 @@ def publish(
         list[str] | None,
         typer.Argument(
             help="Files to publish, each as one message; - is standard input.",
-            metavar="[FILE]...",
+            metavar="FILE",
             show_default=False,
         ),
     ] = None,
@@ -115,7 +115,8 @@ def publish(
     if not text and "-" in paths and sys.stdin.isatty():
         typer.echo("reading what you type; Ctrl-D ends it", err=True)
     total = total_bytes(paths) if lines or ndjson else None
-    publisher = _Publisher(client, queue, idempotency_key, None if quiet else _report(as_json))
+    report = None if quiet else _report(as_json)
+    publisher = _Publisher(client, queue, idempotency_key, dedup_key, report)
     try:
         if text:
             messages = [_with_body(template, one.encode(errors="surrogateescape")) for one in text]
@@ -143,11 +144,14 @@ class _Publisher:
         client: Client,
         queue: str,
         key: str | None,
+        dedup_key: str | None,
         report: Callable[[Published], None] | None,
     ) -> None:
         self._client = client
         self._queue = queue
         self._key = key
+        self._dedup_key = dedup_key
+        self._has_sent_dedup_key = False
         self._report = report
         self._first: int | None = None
         self._last = 0
@@ -161,7 +165,20 @@ class _Publisher:
             for messages in _batches(block, batch):
                 self._send(messages)
 
+    def _check_dedup_key(self, messages: list[NewMessage]) -> None:
+        """Refuse a second message with the key of the option: it would be dropped."""
+        if self._dedup_key is None:
+            return
+        count = sum(one.dedup_key == self._dedup_key for one in messages)
+        if count + self._has_sent_dedup_key > 1:
+            exits.usage(
+                "--dedup-key is for a single message, and would drop all others: use "
+                "--idempotency-key, or a dedup_key in each line of --ndjson"
+            )
+        self._has_sent_dedup_key = self._has_sent_dedup_key or count > 0
+
     def _send(self, messages: list[NewMessage]) -> None:
+        self._check_dedup_key(messages)
         if self._key is not None:
             messages = [
                 one if one.dedup_key else _with_key(one, f"{self._key}/{self._sent + at}")

@@ -29,7 +29,7 @@ Targets = Annotated[
     typer.Argument(
         help="Receipts or message ids; - reads them from standard input, one per line, or the "
         "lines of receive --json.",
-        metavar="[TARGET]...",
+        metavar="TARGET",
         show_default=False,
     ),
 ]

@@ -55,7 +55,7 @@ def stats(
     queues: Annotated[
         list[str] | None,
         typer.Argument(
-            help="The queues to watch; all, if absent.", metavar="[QUEUE]...", show_default=False
+            help="The queues to watch; all, if absent.", metavar="QUEUE", show_default=False
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show them once and exit.")] = False,

@@ -238,7 +238,7 @@ def release(
     client: Client,
     queue: Queue,
     sub: SubName,
-    indexes: Annotated[list[int], typer.Argument(help="Which ones.", metavar="INDEX...")],
+    indexes: Annotated[list[int], typer.Argument(help="Which ones.", metavar="INDEX")],
     as_json: AsJson = False,
 ) -> None:
     """Deliver messages although a subscription they wait for has not taken them."""

@@ -24,6 +24,7 @@ _STYLES = {
     Condition.DAMAGED: "bold red",
     Condition.MISSING: "bold red",
     Condition.UNNEEDED: "dim",
+    Condition.FOREIGN: "dim",
 }
 
 

@@ -29,6 +29,7 @@ class Condition(Enum):
     DAMAGED = "damaged"
     MISSING = "missing"
     UNNEEDED = "not needed"  # the next start or checkpoint removes or rewrites it
+    FOREIGN = "not of the log"  # such as the users, and the key of their tokens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,11 +133,13 @@ def _files(files: Files, layout: Layout) -> Iterator[FileReport]:
         yield _report(files, name, "checkpoint", [])
     for name in files.names():
         if name not in seen:
+            kind = _kind(name)
+            conditions = {"spare": Condition.GOOD, "other": Condition.FOREIGN}
             yield FileReport(
                 name=name,
-                kind=_kind(name),
+                kind=kind,
                 bytes=files.size(name),
-                condition=Condition.GOOD if name == "spare.log" else Condition.UNNEEDED,
+                condition=conditions.get(kind, Condition.UNNEEDED),
                 records={},
                 damages=[],
             )
