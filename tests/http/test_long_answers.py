@@ -112,6 +112,28 @@ def test_a_batch_pop_ends_early_and_the_rest_comes_with_the_next(user: Client) -
     assert numbers([one["content"] for one in first + rest]) == list(range(20))
 
 
+@pytest.mark.parametrize(
+    "request_line",
+    ["GET /queue/view", "GET /v1/queues/wide/messages"],
+)
+def test_a_client_that_knows_no_chunks_gets_none(wide: Server, request_line: str) -> None:
+    """Proxies and old programs ask by HTTP/1.0, and would take the sizes for a part of the body."""
+    request = (
+        f"{request_line} HTTP/1.0\r\nconsumerGroup: wide\r\nAccept: application/x-ndjson\r\n"
+        f"Authorization: {basic('admin', 'adminpassword')}\r\n\r\n"
+    )
+    answer = b""
+    with socket.create_connection(("127.0.0.1", wide.port), timeout=20) as connection:
+        connection.sendall(request.encode())
+        while part := connection.recv(MEBIBYTE):
+            answer += part
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"transfer-encoding" not in head
+    lines = json.loads(body) if "view" in request_line else [*map(json.loads, body.splitlines())]
+    contents = [one.get("content") or one["body"] for one in lines]
+    assert numbers(contents) == list(range(MESSAGES))
+
+
 FIND = "POST /v1/queues/wide/messages/find"
 
 

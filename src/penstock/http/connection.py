@@ -169,8 +169,9 @@ class Connection(asyncio.Protocol):
             raise ValueError("not a path")
         method = parser.get_method().decode("ascii")
         request = IncomingRequest(method, path, url.query or b"", self._headers)
-        is_kept_alive = parser.should_keep_alive() and parser.get_http_version() != "1.0"
-        exchange = Exchange(self, request, is_kept_alive=is_kept_alive)
+        is_old = parser.get_http_version() == "1.0"
+        is_kept_alive = parser.should_keep_alive() and not is_old
+        exchange = Exchange(self, request, is_kept_alive=is_kept_alive, takes_chunks=not is_old)
         coding = request.first.get(b"transfer-encoding")
         if coding is not None and coding.strip().lower() != b"chunked":
             # The parser has refused all in which chunked is not the last one, and the only one.

@@ -103,17 +103,25 @@ class Exchange:
         "is_kept_alive",
         "is_whole",
         "request",
+        "takes_chunks",
         "task",
     )
 
     def __init__(
-        self, connection: Connection, request: IncomingRequest, *, is_kept_alive: bool
+        self,
+        connection: Connection,
+        request: IncomingRequest,
+        *,
+        is_kept_alive: bool,
+        takes_chunks: bool,
     ) -> None:
+        """``takes_chunks``: otherwise an answer of unknown length ends with the connection."""
         self._connection = connection
         self.request = request
         self.task: asyncio.Task[None] | None = None
         request.exchange = self
         self.is_kept_alive = is_kept_alive
+        self.takes_chunks = takes_chunks
         self.expects_continue = False
         # The request.
         self._parts: list[bytes] = []
@@ -247,14 +255,17 @@ class Exchange:
             connection.write(self._head(response, content))
             parts = cast(AsyncIterator[bytes], cast(StreamedContent, content).get_parts())
             async for part in parts:
-                if part:
+                if part and self.takes_chunks:
                     # Not joined, so that long parts are not copied once more.
                     connection.write_all((b"%x\r\n" % len(part), part, b"\r\n"))
+                elif part:
+                    connection.write(part)
                 if connection.is_slow:
                     await connection.drained()
                 if self.is_gone:
                     return
-            connection.write(b"0\r\n\r\n")
+            if self.takes_chunks:
+                connection.write(b"0\r\n\r\n")
         if connection.is_slow:
             await connection.drained()
         self.is_answered = True
@@ -265,9 +276,11 @@ class Exchange:
     async def outlet(self) -> Outlet | None:
         """A way past the connection, for an answer whose head is out; None if there is none.
 
-        Whoever sends through it frames what it sends.
+        Whoever sends through it sends chunks.
         """
         connection = self._connection
+        if not self.takes_chunks:
+            return None
         for _ in range(2):
             if connection.is_flushed:
                 return connection.outlet()
@@ -288,6 +301,8 @@ class Exchange:
             if content.length >= 0 and type(content) is not StreamedContent:
                 head += b"content-type: %b\r\ncontent-length: %d\r\n" % (kind, content.length)
             else:
-                head += b"content-type: %b\r\ntransfer-encoding: chunked\r\n" % kind
+                head += b"content-type: %b\r\n" % kind
+                if self.takes_chunks:
+                    head += b"transfer-encoding: chunked\r\n"
         ends = self.is_cut_short or not self.is_kept_alive
         return head + (b"connection: close\r\n\r\n" if ends else b"\r\n")
