@@ -12,7 +12,7 @@ import sys
 from pyspark.sql import functions as F
 
 from penstock.pipeline.jars import check_jars, lake_settings
-from penstock.pipeline.lake import PARQUET, Lake
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing
 from penstock.pipeline.run import Job, run
 from penstock.pipeline.session import make_session
@@ -61,8 +61,8 @@ def main() -> None:
         name: sorted(row["index"] for row in read_table(spark, lake, name).collect())
         for name in ("bronze", "silver", "rejects")
     }
-    gold = "gold/traffic_day" + (".parquet" if lake.format == PARQUET else "")
-    [total] = read_table(spark, lake, gold).agg(F.sum("published")).first() or [None]
+    days = read_table(spark, lake, "gold/traffic_day")
+    [total] = days.agg(F.sum("published")).first() or [None]
     print(f"seen {json.dumps({**seen, 'published': total, 'spark': spark.version})}", flush=True)
     print("done", flush=True)
     spark.stop()
