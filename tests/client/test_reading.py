@@ -34,6 +34,7 @@ async def test_a_view_shows_how_messages_stand_with_a_subscription(
     every = await client.view(queue)
     settled = await client.view(queue, settled=True)
     unsettled = await client.view(queue, settled=False, limit=1)
+    later = await client.view(queue, start=2)
 
     assert [(one.text, one.is_settled, one.deliveries) for one in every] == [
         ("acked", True, 0),
@@ -43,6 +44,7 @@ async def test_a_view_shows_how_messages_stand_with_a_subscription(
     assert [one.leased_until for one in every] == [None, leased.deadline, None]
     assert [one.text for one in settled] == ["acked"]
     assert [one.text for one in unsettled] == ["leased"]
+    assert [one.text for one in later] == ["new"]
 
 
 @pytest.mark.parametrize("settled", ["false", 0, 1.0, []])

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.broker import Broker
 from penstock.core.graph import Edge, HeldMessage
-from penstock.core.message import NewMessage
+from penstock.core.message import NewMessage, ViewedMessage
 from penstock.errors import InvalidFilter, QueueNotFound
 
 
@@ -109,3 +109,23 @@ async def test_a_filter_that_is_none_and_a_queue_that_is_none_are_refused(
         await broker.test_filter("none", "true")
     with pytest.raises(QueueNotFound):
         await broker.graph("none")
+
+
+@pytest.mark.parametrize("settled", [None, True, False])
+async def test_a_view_in_parts_is_the_same_as_all_at_once(
+    broker: Broker, queue: str, settled: bool | None
+) -> None:
+    # Given messages of which some are settled, in between
+    await broker.publish(queue, [b"%d" % number for number in range(9)])
+    given = await broker.receive(queue, limit=7)
+    await broker.ack(queue, [given[at] for at in (0, 2, 3, 5)])
+    whole = await broker.view(queue, settled=settled)
+    # When they are looked at two by two
+    found: list[ViewedMessage] = []
+    while part := await broker.view(
+        queue, settled=settled, start=found[-1].index + 1 if found else 0, limit=2
+    ):
+        found += part
+    # Then all were seen once
+    assert found == whole
+    assert len(whole) == {None: 9, True: 4, False: 5}[settled]

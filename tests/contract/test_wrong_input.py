@@ -389,6 +389,7 @@ WRONG: dict[str, list[WrongCalls]] = {
         each(NOT_NAMES, lambda b, v: b.view(QUEUE, v)),
         each((0, 1, "yes", []), lambda b, v: b.view(QUEUE, settled=v)),
         each((0, -1, *NOT_WHOLE), lambda b, v: b.view(QUEUE, limit=v)),
+        each(NOT_WHOLE, lambda b, v: b.view(QUEUE, start=v)),
     ],
     "find": [
         each(NOT_NAMES, lambda b, v: b.find(v, ["x"])),

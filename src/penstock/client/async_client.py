@@ -464,14 +464,18 @@ class AsyncClient:
         subscription: str = DEFAULT_SUBSCRIPTION,
         *,
         settled: bool | None = None,
+        start: int = 0,
         limit: int = 100,
     ) -> list[ViewedMessage]:
-        """The oldest messages, settled, unsettled or all, with their state for a subscription."""
+        """The oldest messages, settled, unsettled or all, with their state for a subscription.
+
+        ``start`` is the index to begin at.
+        """
         path = paths.subscription_path(queue, subscription, "/messages")
         if settled is not None and not isinstance(settled, bool):
             raise InvalidArgument(f"settled is {settled!r}: use True, False or None")
         asked = None if settled is None else str(settled).lower()
-        path = paths.with_query(path, settled=asked, limit=limit)
+        path = paths.with_query(path, settled=asked, start=start, limit=limit)
         return from_queue((await self._calls.read(path, answers.Viewed)).messages, queue)
 
     async def find(self, queue: str, ids: Sequence[str]) -> list[Message | None]:

@@ -25,10 +25,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def in_parts(
-    read: Callable[[int, int], Awaitable[list[Read]]], limit: int
+    read: Callable[[int, int], Awaitable[list[Read]]], limit: int, start: int = 0
 ) -> AsyncIterator[list[Read]]:
     """Up to ``limit`` messages. ``read`` is given an index to begin at, and how many to read."""
-    at = 0
+    at = start
     while limit > 0:
         count = min(PART, limit)
         part = await read(at, count)

@@ -22,6 +22,9 @@ def test_messages_are_shown_with_how_they_stand(user: Api, queue: str) -> None:
         ("?settled=true", ["acked"]),
         ("?settled=false", ["leased", "ready"]),
         ("?settled=false&limit=1", ["leased"]),
+        ("?start=1", ["leased", "ready"]),
+        ("?start=1&limit=1", ["leased"]),
+        ("?start=3", []),
     ):
         shown = user.get(f"{path}/messages{query}").json["messages"]
         assert [one["body"] for one in shown] == bodies
@@ -30,7 +33,7 @@ def test_messages_are_shown_with_how_they_stand(user: Api, queue: str) -> None:
 def test_a_view_that_is_asked_for_wrongly_is_refused(user: Api, queue: str) -> None:
     path = f"{queue}/subscriptions/default/messages"
 
-    for query in ("?settled=yes", "?limit=0", "?limit=101"):
+    for query in ("?settled=yes", "?limit=0", "?limit=101", "?start=-1"):
         assert user.get(path + query).json["code"] == "invalid_argument"
     assert user.get(f"{queue}/subscriptions/none/messages").status == 404
 

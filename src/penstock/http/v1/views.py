@@ -15,10 +15,12 @@ from penstock.http.array import PART, array_answer, in_parts
 from penstock.http.exchange import IncomingRequest
 from penstock.http.gate import Route
 from penstock.http.openapi.operation import Operation, Parameter, form, gives
+from penstock.http.v1.fields import MAX_NUMBER
 from penstock.http.v1.message_forms import MessageJson, ViewedJson, message_json, viewed_json
 from penstock.http.v1.parameters import (
     QUEUE_ERRORS,
     QUEUE_PATH,
+    START,
     SUBSCRIPTION_ERRORS,
     SUBSCRIPTION_PATH,
 )
@@ -76,13 +78,14 @@ class Views:
         settled = None
         if request.parameter("settled") is not None:
             settled = query_flag(request, "settled", default=False)
+        start = query_number(request, "start", 0, low=0, high=MAX_NUMBER)
         limit = query_number(request, "limit", 10, low=1, high=_MAX_VIEW)
         queue, name = path_names(request)
 
         async def read(start: int, limit: int) -> list[ViewedMessage]:
             return await self._broker.view(queue, name, settled=settled, start=start, limit=limit)
 
-        forms = ([viewed_json(one) for one in part] async for part in in_parts(read, limit))
+        forms = ([viewed_json(one) for one in part] async for part in in_parts(read, limit, start))
         return await array_answer(forms, before=_BEFORE, after=_AFTER)
 
 
@@ -106,6 +109,7 @@ _VIEW = Operation(
             "`true`: only those that are settled there; `false`: only the others.",
             {"type": "boolean"},
         ),
+        START,
         Parameter(
             "limit",
             "query",
