@@ -28,16 +28,6 @@ __all__ = [
     "traffic",
 ]
 
-# The tables, and the columns by which each is sorted.
-TABLES = {
-    "traffic_minute": ("minute", "queue", "topic", "tenant"),
-    "traffic_day": ("queue", "topic", "tenant"),
-    "delivery_minute": ("minute", "queue", "subscription"),
-    "delivery_day": ("queue", "subscription"),
-    "dead_letters": ("queue", "subscription", "reason"),
-    "backlog_minute": ("minute", "queue", "subscription"),
-    "top_talkers": ("rank",),
-}
 _TALKERS = 20
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 _COUNTS = ("delivered", "redelivered", "acked", "nacked", "expired", "dead", "replayed")
@@ -99,6 +89,24 @@ DELIVERY = State(
 LETTERS = State("letters", ("queue", "subscription", "reason"), {"dead": _SUM})
 BACKLOG = State("backlog", ("queue", "subscription"), {"last": _LAST})
 STATES = (TRAFFIC, DELIVERY, LETTERS, BACKLOG)
+
+
+class Table(NamedTuple):
+    """The states that it is made from, and the columns by which it is sorted."""
+
+    states: tuple[State, ...]
+    keys: tuple[str, ...]
+
+
+TABLES = {
+    "traffic_minute": Table((TRAFFIC, DELIVERY), ("minute", *TRAFFIC.keys)),
+    "traffic_day": Table((TRAFFIC, DELIVERY), TRAFFIC.keys),
+    "delivery_minute": Table((DELIVERY,), ("minute", "queue", "subscription")),
+    "delivery_day": Table((DELIVERY,), ("queue", "subscription")),
+    "dead_letters": Table((LETTERS,), LETTERS.keys),
+    "backlog_minute": Table((BACKLOG,), ("minute", *BACKLOG.keys)),
+    "top_talkers": Table((TRAFFIC,), ("rank",)),
+}
 
 
 # From rows to states.
@@ -163,18 +171,16 @@ def tables(states: Mapping[str, DataFrame], own: str) -> dict[str, DataFrame]:
         for name, state in states.items()
     }
     traffic = _all_traffic(rows[TRAFFIC.name], rows[DELIVERY.name], own)
-    traffic_day = _shown(traffic, TRAFFIC.keys)
-    reader = ("queue", "subscription")
     return {
-        "traffic_minute": _shown(traffic, ("minute", *TRAFFIC.keys)),
-        "traffic_day": traffic_day,
-        "delivery_minute": _shown(rows[DELIVERY.name], ("minute", *reader)),
-        "delivery_day": _shown(rows[DELIVERY.name], reader),
+        "traffic_minute": _shown(traffic, TABLES["traffic_minute"].keys),
+        "traffic_day": _shown(traffic, TABLES["traffic_day"].keys),
+        "delivery_minute": _shown(rows[DELIVERY.name], TABLES["delivery_minute"].keys),
+        "delivery_day": _shown(rows[DELIVERY.name], TABLES["delivery_day"].keys),
         "dead_letters": _merged(rows[LETTERS.name], ("day", *LETTERS.keys), LETTERS.values),
         "backlog_minute": rows[BACKLOG.name].select(
             "day", "minute", *BACKLOG.keys, F.col("last")["backlog"].alias("backlog")
         ),
-        "top_talkers": _talkers(traffic_day),
+        "top_talkers": _talkers(rows[TRAFFIC.name]),
     }
 
 
@@ -203,9 +209,8 @@ def _quantiles(sketch: str) -> Iterable[Column]:
         yield F.when(has_any, micros / 1000).alias(f"{sketch}_{name}_ms")
 
 
-def _talkers(days: DataFrame) -> DataFrame:
+def _talkers(traffic: DataFrame) -> DataFrame:
+    days = _merged(traffic, ("day", *TRAFFIC.keys), TRAFFIC.values)
     by_size = Window.partitionBy("day").orderBy(F.desc("bytes"), *TRAFFIC.keys)
-    spoke = days.where(F.col("published") > 0).select("day", *TRAFFIC.keys, *TRAFFIC.values)
-    ranked = spoke.withColumn("rank", F.row_number().over(by_size))
-    found = ranked.where(F.col("rank") <= _TALKERS)
-    return found.select("day", "rank", *TRAFFIC.keys, *TRAFFIC.values)
+    ranked = days.select("day", F.row_number().over(by_size).alias("rank"), *days.columns[1:])
+    return ranked.where(F.col("rank") <= _TALKERS)

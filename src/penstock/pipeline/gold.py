@@ -74,7 +74,7 @@ def refresh_gold(
         last = files.adopt_early()
     is_behind = _shown(lake) != last.number
     if is_behind:
-        _show(spark, lake, files, last, own)
+        _show(lake, files, last, own)
     # Events first, so that fewer of them have to wait.
     events = _finished(spark, lake, EVENTS, last)
     messages = _finished(spark, lake, MESSAGES, last)
@@ -97,7 +97,7 @@ def refresh_gold(
         files.wait(waiting)
     if backlogs:
         files.add(BACKLOG, _measured(spark, backlogs), {_day(each.at) for each in backlogs})
-    _show(spark, lake, files, files.land(progress), own)
+    _show(lake, files, files.land(progress), own)
     return True
 
 
@@ -167,15 +167,19 @@ def _shown(lake: Lake) -> int:
     return int(mark.read()) if mark.exists() else 0
 
 
-def _show(spark: SparkSession, lake: Lake, files: StateFiles, entry: Entry, own: str) -> None:
-    """Make the tables of the days that the entry has changed."""
+def _show(lake: Lake, files: StateFiles, entry: Entry, own: str) -> None:
+    """Make the tables that the entry has changed, for the days that it has changed."""
     days = _days_of([entry]) - {""} | files.days_waiting()
+    changed = files.changed_by(entry)
     states = {state.name: files.read(state, days) for state in STATES}
     waiting = deliveries(_without_messages(files.waiting()))
     states[DELIVERY.name] = states[DELIVERY.name].unionByName(waiting)
     for name, rows in tables(states, own).items():
+        table = TABLES[name]
+        if changed.isdisjoint(state.name for state in table.states):
+            continue
         # Sorted here, because Spark would make the rows twice for it.
-        found = rows.toArrow().sort_by([(key, "ascending") for key in TABLES[name]])
+        found = rows.toArrow().sort_by([(key, "ascending") for key in table.keys])
         for day in days:
             part = found.filter(pc.field("day") == day)
             if part.num_rows:
@@ -184,5 +188,6 @@ def _show(spark: SparkSession, lake: Lake, files: StateFiles, entry: Entry, own:
                 file = gold_path(lake, name) / f"day={day}" / _FILE
                 file.replace(sink.getvalue().to_pybytes())
         if lake.format != PARQUET:
-            replace_days(lake, f"gold/{name}", rows, None if days >= files.days() else days)
+            is_all = days >= files.days(table.states)
+            replace_days(lake, f"gold/{name}", rows, None if is_all else days)
     lake.table(_SHOWN).replace(str(entry.number).encode())

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from penstock.pipeline.figures import EVENT_COLUMNS, STATES, TABLES, State
+from penstock.pipeline.figures import DELIVERY, EVENT_COLUMNS, STATES, TABLES, State
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing, Move
 from penstock.pipeline.place import Place
@@ -47,9 +47,16 @@ class StateFiles:
     def waiting(self) -> DataFrame:
         return self._read(self._files(_WAITING), EVENT_COLUMNS)
 
-    def days(self) -> set[str]:
-        """All days that any state has."""
-        return {day_of(file.path) for state in STATES for file in self._files(state.name)}
+    def days(self, states: Iterable[State]) -> set[str]:
+        """All days that any of the states has."""
+        return {day_of(file.path) for state in states for file in self._files(state.name)}
+
+    def changed_by(self, entry: Entry) -> set[str]:
+        """The names of the states that the entry has changed; those that wait count as delivery."""
+        paths = [*(move.path for move in entry.files), *entry.removed]
+        below = [path.removeprefix(f"{_PLACE}/") for path in paths]
+        names = {path.partition("/")[0] for path in below}
+        return names | {DELIVERY.name} if _WAITING in names else names
 
     def days_waiting(self) -> set[str]:
         return _days_in(self._files(_WAITING), "at")
@@ -82,7 +89,7 @@ class StateFiles:
 
     def _stage(self, name: str, rows: DataFrame, *partitions: str) -> None:
         target = str(self._landing.staging / name)
-        rows.coalesce(1).write.mode("overwrite").partitionBy(*partitions).parquet(target)
+        rows.repartition(1).write.mode("overwrite").partitionBy(*partitions).parquet(target)
         for move in self._landing.staged(name):
             # No other entry has a file of this name: those that it removes are others.
             directory = f"{_PLACE}/{move.path.rpartition('/')[0]}"
