@@ -12,7 +12,7 @@ from penstock.core.definitions import queue_exists
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.mongo.archive import Archive
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import Mirror, is_recorded, source_of
 from penstock.storage.mongo.recovery import recover
 
@@ -35,7 +35,7 @@ class Completeness:
         self,
         hot: HotStore,
         archive: Archive,
-        locks: QueueLocks,
+        locks: Locks,
         mirror: Mirror,
         identity: str,
     ) -> None:

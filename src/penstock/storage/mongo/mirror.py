@@ -24,7 +24,7 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import letter_document, message_document
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.marks import (
     added,
     consumed,
@@ -59,7 +59,7 @@ def source_of(queue: str) -> str:
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
-    def __init__(self, hot: HotStore, archive: Archive, locks: QueueLocks) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, locks: Locks) -> None:
         self._hot = hot
         self._archive = archive
         self._locks = locks

@@ -14,7 +14,7 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import source_of
 
 __all__ = ["index_of", "is_lost", "recover"]
@@ -32,7 +32,7 @@ _LIST = "the list of queues"  # in place of a queue: none can have this name
 async def recover(
     hot: HotStore,
     archive: Archive,
-    locks: QueueLocks,
+    locks: Locks,
     identity: str,
     suspects: Mapping[str, int],
     *,
@@ -50,18 +50,16 @@ async def recover(
     suspected index: what it has in their place was never answered. A queue without a record gets
     one.
     """
-    while not await hot.lock(_LOCK, _LOCK_SECONDS):
-        await asyncio.sleep(_LOCK_RETRY_SECONDS)
-        if trusts_mark and await hot.is_complete(identity):
-            return Recovered(restored={}, archived={}), {}
-    try:
+    async with locks.released(_LOCK):
+        while not await hot.lock(_LOCK, _LOCK_SECONDS):
+            await asyncio.sleep(_LOCK_RETRY_SECONDS)
+            if trusts_mark and await hot.is_complete(identity):
+                return Recovered(restored={}, archived={}), {}
         was_complete = await hot.is_complete(identity)
         recovery = _Recovery(hot, archive, locks, suspects)
         recovered = await recovery.run()
         if was_complete or not recovery.unchecked:
             await hot.set_complete(identity)
-    finally:
-        await hot.unlock(_LOCK)
     return recovered, recovery.unchecked
 
 
@@ -92,7 +90,7 @@ class _Recovery:
     """One run of `recover`. `unchecked`: queues that could not be checked, with the reason."""
 
     def __init__(
-        self, hot: HotStore, archive: Archive, locks: QueueLocks, suspects: Mapping[str, int]
+        self, hot: HotStore, archive: Archive, locks: Locks, suspects: Mapping[str, int]
     ) -> None:
         self._hot = hot
         self._archive = archive

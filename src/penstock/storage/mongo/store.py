@@ -37,7 +37,7 @@ from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.connection import Connection
 from penstock.storage.mongo.documents import to_message
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import (
     MARK_SECONDS,
     PASS_SECONDS,
@@ -67,9 +67,9 @@ class ArchivedStore:
         self._archive = archive
         self._mode = mode
         self._writer = Writer(archive, hot.version)
-        locks = QueueLocks(hot)
-        self._mirror = Mirror(hot, archive, locks)
-        self._completeness = Completeness(hot, archive, locks, self._mirror, identity)
+        self._locks = Locks(hot)
+        self._mirror = Mirror(hot, archive, self._locks)
+        self._completeness = Completeness(hot, archive, self._locks, self._mirror, identity)
         self._publishing = Publishing(hot, archive, self._writer, self._completeness, mode)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
@@ -317,7 +317,12 @@ class ArchivedStore:
             try:
                 if self._archive.problem is not None:
                     await self._archive.ping()
-                work = [self._completeness.check, self.check_answered, self.copy_changed]
+                work = [
+                    self._locks.release_left,
+                    self._completeness.check,
+                    self.check_answered,
+                    self.copy_changed,
+                ]
                 if now >= next_pass and await self._is_our_turn("archive-pass", PASS_SECONDS):
                     next_pass = now + PASS_SECONDS
                     work.append(self.copy_all)
@@ -374,6 +379,7 @@ class ArchivedStore:
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._mirror.copy_changed()
+                await self._locks.release_left()
         except (PenstockError, TimeoutError) as exc:
             logger.error("the archive is behind: %s", exc)
         await self._hot.close()
