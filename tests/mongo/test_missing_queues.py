@@ -212,6 +212,51 @@ async def test_events_are_not_made_anew_before_they_are_rebuilt(
     assert [m.id for m in await broker.read("told-events")][: len(before)] == before
 
 
+@pytest.mark.parametrize("change", [{"events": True}, {"max_messages": 9}])
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["lost", "being rebuilt"])
+async def test_events_that_alone_are_missing_are_not_made_anew(
+    change: dict[str, Any],
+    is_dropped: bool,
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a queue with events, all of which are in the record
+    await broker.create_queue("told", events=True)
+    await broker.publish("told", [b"a"])
+    await store.copy_all()
+    before = [m.id for m in await broker.read("told-events")]
+    other = await open_server()
+    # When the queue is altered while Redis does not have the events
+    if is_dropped:
+        async with redis_rolled_back(addresses):
+            await broker.publish("told", [b"b"])
+            await store.copy_all()
+            before = [m.id for m in await broker.read("told-events")]
+        altering = await _during_rebuilding(
+            other, store, monkeypatch, lambda: broker.alter_queue("told", **change)
+        )
+        await altering
+    else:
+        await _lose(addresses, "told", "-events")
+        await broker.alter_queue("told", **change)
+    # Then they are what they were
+    assert [m.id for m in await broker.read("told-events")][: len(before)] == before
+
+
+async def test_a_lost_queue_does_not_become_the_events_of_another(
+    broker: Broker, addresses: Addresses
+) -> None:
+    await broker.create_queue("told-events")
+    (sent,) = await broker.publish("told-events", [b"a"])
+    await _lose(addresses, "told", "-events")
+    with pytest.raises(QueueExists):
+        await broker.create_queue("told", events=True)
+    assert [m.id for m in await broker.read("told-events")] == [sent.id]
+
+
 async def test_definitions_from_before_the_loss_are_not_used(
     store: ArchivedStore, addresses: Addresses, broker: Broker, open_server: Open
 ) -> None:
@@ -267,15 +312,16 @@ async def _during_rebuilding(
     monkeypatch.setattr(RedisStore, "drop", drop_and_wait)
     calling = asyncio.create_task(call())
     await is_checked.wait()
-    await store.check_answered()
+    await store.recover()
     assert is_dropped.is_set()
     return calling
 
 
-async def _lose(addresses: Addresses, queue: str) -> None:
+async def _lose(addresses: Addresses, queue: str, suffix: str = "") -> None:
     """Remove all keys of a queue from Redis."""
+    pattern = f"{addresses.name}:{{{queue}}}{suffix}*"
     async with Redis.from_url(redis_url()) as redis:
-        keys = [key async for key in redis.scan_iter(match=f"{addresses.name}:{{{queue}}}*")]
+        keys = [key async for key in redis.scan_iter(match=pattern)]
         await redis.unlink(*keys)
 
 

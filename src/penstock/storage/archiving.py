@@ -42,7 +42,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
     `at` orders the states of a queue: a later one has a larger value. `letters` is the state of its
     dead-letter queue, if it has one. `is_told`: its messages are the events of another queue, which
-    the store publishes itself.
+    the store publishes itself. `rebuilt`: see `HotStore`.
     """
 
     name: str
@@ -58,6 +58,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     readers: list[ReaderState]
     letters: QueueState | None = None
     is_told: bool = False
+    rebuilt: int = 0
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
@@ -90,6 +91,10 @@ class HotStore(Store, Protocol):
 
     async def version(self, queue: str) -> str | None:
         """Differs each time the queue is rebuilt; None if it does not exist."""
+        ...
+
+    async def rebuilt(self, queue: str) -> int:
+        """Grows each time the queue is rebuilt; 0 if it never was, or does not exist."""
         ...
 
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:

@@ -238,6 +238,7 @@ def _queue_state(
         next=int(fields[b"next"]),
         config=_queue_config(fields[b"config"]),
         is_told=b"observed" in fields,
+        rebuilt=int(fields.get(b"rebuilt", 0)),
         fields=flat,
         refers=refers,
         pins=pins,

@@ -350,6 +350,11 @@ class RedisStore:
         found = await self._steps.command("HGET", self._steps.keys.queue(queue), "version")
         return None if found is None else str(found, "utf-8")
 
+    async def rebuilt(self, queue: str) -> int:
+        if not is_name(queue):  # what is not a name must not get into a key
+            return 0
+        return int(await self._steps.command("HGET", self._steps.keys.queue(queue), "rebuilt") or 0)
+
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
         await self._overview.tell_events(queue)
         return await self._rebuilding.snapshot(queue, known)

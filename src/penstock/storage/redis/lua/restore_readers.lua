@@ -135,7 +135,9 @@ for _, one in ipairs(readers) do
 end
 look_again(q, 0)
 -- A server may know versions that are later than the one in the archive, but none from the future.
-put(q, 'version', q.id .. '.' .. text(math.max(tonumber(ARGV[2]), q.now)))
+local number = math.max(tonumber(ARGV[2]), q.now)
+put(q, 'version', q.id .. '.' .. text(number))
+put(q, 'rebuilt', number)
 redis.call('UNLINK', q.key .. ':former')
 tell(q)
 finish()
