@@ -68,6 +68,7 @@ _SLOW = (
     "spark/test_exactly_once",
     "spark/test_object_store",
     "spark/test_pipeline",
+    "spark/test_signals",
     "spark/test_silver_days",
     "spark/test_stream",
     "spark/test_trouble",
