@@ -42,7 +42,7 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
     `at` orders the states of a queue: a later one has a larger value. `letters` is the state of its
     dead-letter queue, if it has one. `is_told`: its messages are the events of another queue, which
-    the store publishes itself. `rebuilt`: see `HotStore`.
+    the store publishes itself.
     """
 
     name: str
@@ -58,7 +58,6 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     readers: list[ReaderState]
     letters: QueueState | None = None
     is_told: bool = False
-    rebuilt: int = 0
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
@@ -93,8 +92,11 @@ class HotStore(Store, Protocol):
         """Differs each time the queue is rebuilt; None if it does not exist."""
         ...
 
-    async def rebuilt(self, queue: str) -> int:
-        """Grows each time the queue is rebuilt; 0 if it never was, or does not exist."""
+    async def rebuilt(self, queue: str) -> str | None:
+        """Differs each time the queue is restored without having been dropped for that.
+
+        Empty if it never was, None if the queue does not exist.
+        """
         ...
 
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
@@ -115,7 +117,8 @@ class HotStore(Store, Protocol):
 
         Messages come in index order, and may be newer than the state. What is settled or was lost
         leaves a gap. The queue's dead letters take another call. Returns False, and touches
-        nothing, if the queue exists.
+        nothing, if the queue exists. Raises `StoreUnavailable`, and touches nothing further, once
+        the queue is lost again or somebody else rebuilds it.
 
         ``had_from`` is for a queue that was dropped just before: the index of its first message. A
         message from there on that it did not have is new: the progress at its index is another's.

@@ -67,7 +67,7 @@ class Defining:
     async def purge(self, queue: str) -> int:
         """Remove all messages, from the record as well. Returns their number."""
 
-        async def purge() -> tuple[int, int]:
+        async def purge() -> tuple[str | None, int]:
             before = await self._hot.rebuilt(source_of(queue))
             return before, await self._hot.operate(queue, base.Purge())
 
@@ -85,27 +85,27 @@ class Defining:
             await gone.wait()
         await deleting
 
-    async def _make(self, change: base.Change, known: list[int]) -> int:
+    async def _make(self, change: base.Change, known: list[str | None]) -> str | None:
         """Make a change in the hot store. Returns its `rebuilt` from just before.
 
         ``known`` has that for the first attempt.
         """
 
-        async def make() -> int:
+        async def make() -> str | None:
             before = known.pop() if known else await self._hot.rebuilt(source_of(change.queue))
             await self._hot.define(change)
             return before
 
         return await self._completeness.call(change.queue, make)
 
-    async def _make_with_events(self, change: base.Change) -> int:
+    async def _make_with_events(self, change: base.Change) -> str | None:
         """Make a change that makes an events queue, too, unless it exists.
 
         It exists as well if it is lost, or is just being rebuilt, for which the lock is needed.
         """
         events = change.queue + EVENTS_SUFFIX
 
-        async def make() -> int:
+        async def make() -> str | None:
             async with self._locks.held(events):
                 is_missing = await self._hot.version(events) is None
                 if is_missing and await self._completeness.is_in_record(events):
@@ -117,11 +117,14 @@ class Defining:
         is_new = isinstance(change, base.CreateQueue)
         return await self._completeness.call(events if is_new else change.queue, make)
 
-    async def _record(self, queue: str, before: int) -> None:
-        """Copy a queue that was changed, and make sure that the change was not lost by then."""
+    async def _record(self, queue: str, before: str | None) -> None:
+        """Copy a queue that was changed. ``before`` is its `rebuilt` from before the change.
+
+        If that is the same when the copy is in the record, the change is in the copy.
+        """
         self._mirror.mark_changed(queue)
-        state = await self._mirror.copy(source_of(queue))
-        if state is None or state.rebuilt != before:
+        await self._mirror.copy(source_of(queue))
+        if await self._hot.rebuilt(source_of(queue)) != (before or ""):
             raise StoreUnavailable(
                 f"queue {queue!r} was rebuilt, or deleted, before this change was recorded: look "
                 "whether it was made, or try again"

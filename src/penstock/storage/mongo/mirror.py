@@ -122,13 +122,13 @@ class Mirror:
         if failure is not None:
             raise failure
 
-    async def copy(self, queue: str, *, repeat_from: int | None = None) -> QueueState | None:
-        """Bring the record up to date with the hot store. Returns what the hot store had.
+    async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
+        """Bring the record up to date with the hot store.
 
         Marks that were made before are skipped, except from index ``repeat_from`` on.
         """
         async with self._locks.held(queue):
-            return await self._copy(queue, repeat_from)
+            await self._copy(queue, repeat_from)
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
@@ -155,7 +155,7 @@ class Mirror:
         finally:
             gone.set()
 
-    async def _copy(self, queue: str, repeat_from: int | None) -> QueueState | None:
+    async def _copy(self, queue: str, repeat_from: int | None) -> None:
         # Now and then as a whole, so that nothing depends on what was read before.
         known = self._saved.get(queue) if repeat_from is None else None
         state = await self._hot.snapshot(queue, known)
@@ -163,7 +163,7 @@ class Mirror:
             self._saved.pop(queue, None)
             if queue in await self._archive.names_being_deleted():
                 await self._archive.forget(queue)
-            return None
+            return
         before, is_being_deleted = await self._saved_state(state)
         if before is not None and before.salt != state.salt and not is_being_deleted:
             logger.error(
@@ -197,7 +197,6 @@ class Mirror:
             raise
         # Keep the state that was saved, not a later one that is equal.
         self._saved[queue] = state if is_new or before is None else before
-        return state
 
     async def _remove_former_queue(self, state: QueueState) -> None:
         """Remove what a deleted queue of the same name has left."""

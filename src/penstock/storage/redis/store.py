@@ -350,10 +350,12 @@ class RedisStore:
         found = await self._steps.command("HGET", self._steps.keys.queue(queue), "version")
         return None if found is None else str(found, "utf-8")
 
-    async def rebuilt(self, queue: str) -> int:
+    async def rebuilt(self, queue: str) -> str | None:
         if not is_name(queue):  # what is not a name must not get into a key
-            return 0
-        return int(await self._steps.command("HGET", self._steps.keys.queue(queue), "rebuilt") or 0)
+            return None
+        key = self._steps.keys.queue(queue)
+        version, token = await self._steps.command("HMGET", key, "version", "rebuilt")
+        return None if version is None else (token or b"").decode()
 
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
         await self._overview.tell_events(queue)
