@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import pytest
+from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.errors import StoreUnavailable
 from penstock.storage import base
+from penstock.storage.archiving import QueueState
+from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.redis.keys import Keys
 from penstock.storage.redis.store import RedisStore
 from tests.mongo.conftest import Addresses, Open
+from tests.redis_server import redis_url
 
 Define = Callable[[Broker], Awaitable[object]]
 
@@ -91,3 +97,31 @@ async def test_one_that_redis_lost_before_it_was_recorded_is_not_answered(
         await change(broker)
     # And can be repeated
     await change(broker)
+
+
+async def test_one_is_not_undone_in_the_record_by_a_copy_that_began_before_it(
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    other = await open_server()
+    ensure = Archive.ensure_ttl_indexes
+
+    async def ensure_late(self: Archive, state: QueueState) -> None:
+        monkeypatch.undo()
+        await ensure(self, state)
+        # When its lock is lost, and another server makes a definition
+        async with Redis.from_url(redis_url()) as redis:
+            await redis.unlink(Keys(addresses.name).lock("copy:jobs"))
+        await Broker(other).create_subscription("jobs", "more")
+
+    # Given a server that has read a queue, and stands still before it saves that
+    monkeypatch.setattr(Archive, "ensure_ttl_indexes", ensure_late)
+    with pytest.raises(StoreUnavailable, match="took too long"):
+        await store.copy_all()
+    # Then what was answered meanwhile outlives Redis
+    await addresses.wipe_redis()
+    assert [s.name for s in await broker.subscriptions("jobs")] == ["default", "more"]

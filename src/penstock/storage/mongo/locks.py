@@ -32,14 +32,14 @@ class Locks:
     async def held(self, queue: str) -> AsyncIterator[None]:
         """Hold the lock of a queue."""
         async with self.released(_name(queue)):
-            while not await self.renew(queue):  # noqa: ASYNC110
+            while not await self._hot.lock(_name(queue), _SECONDS):  # noqa: ASYNC110
                 # Another server has the lock, and cannot tell us when it is done.
                 await asyncio.sleep(_RETRY_SECONDS)
             yield
 
     async def renew(self, queue: str) -> bool:
-        """Whether a lock that was held is still held, and is from now on for as long as before."""
-        return await self._hot.lock(_name(queue), _SECONDS)
+        """Hold the lock for as long as from the beginning. False if it was lost meanwhile."""
+        return await self._hot.renew(_name(queue), _SECONDS)
 
     @asynccontextmanager
     async def released(self, name: str) -> AsyncIterator[None]:

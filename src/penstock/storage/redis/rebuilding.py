@@ -113,6 +113,10 @@ class Rebuilding:
         key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
         return bool(await self._steps.run("lock", key, token, milliseconds))
 
+    async def renew(self, name: str, token: str, seconds: float) -> bool:
+        key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
+        return bool(await self._steps.run("renew", key, token, milliseconds))
+
     async def unlock(self, name: str, token: str) -> None:
         await self._steps.run("unlock", self._steps.keys.lock(name), token)
 

@@ -381,6 +381,9 @@ class RedisStore:
     async def lock(self, name: str, seconds: float) -> bool:
         return await self._rebuilding.lock(name, self._token, seconds)
 
+    async def renew(self, name: str, seconds: float) -> bool:
+        return await self._rebuilding.renew(name, self._token, seconds)
+
     async def unlock(self, name: str) -> None:
         await self._rebuilding.unlock(name, self._token)
 
