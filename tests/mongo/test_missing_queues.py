@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
+from penstock.core.message import Message
 from penstock.core.publishing import PublishResult
 from penstock.errors import QueueExists, QueueNotFound, StoreUnavailable, SubscriptionNotFound
 from penstock.storage import base
@@ -244,6 +245,36 @@ async def test_events_that_alone_are_missing_are_not_made_anew(
         await broker.alter_queue("told", **change)
     # Then they are what they were
     assert [m.id for m in await broker.read("told-events")][: len(before)] == before
+
+
+async def test_while_events_are_rebuilt_others_see_the_rest(
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given events that Redis has lost, and something that happened since
+    await broker.create_queue("told", events=True)
+    await store.copy_all()
+    other = await open_server()
+    await _lose(addresses, "told", "-events")
+    await broker.publish("told", [b"a"])
+    messages = Archive.messages
+    seen: list[list[str]] = []
+
+    async def messages_and_look(self: Archive, *arguments: Any) -> AsyncIterator[list[Message]]:
+        seen.append([stats.name for stats in await Broker(other).stats()])
+        await other._hot.tick()
+        async for part in messages(self, *arguments):
+            yield part
+
+    # When another server lists all queues, and does what is due, while they are rebuilt
+    monkeypatch.setattr(Archive, "messages", messages_and_look)
+    await store.recover()
+    # Then that works, and what has happened is told
+    assert seen == [["jobs", "told"]]
+    assert len(await broker.read("told-events")) == 1
 
 
 async def test_a_lost_queue_does_not_become_the_events_of_another(

@@ -253,3 +253,31 @@ async def test_a_redis_that_is_wiped_while_it_is_rebuilt_is_rebuilt_by_one_serve
     assert [m.id for m in await Broker(other).read("jobs", limit=2000)] == sent
     given = await Broker(other).receive("jobs", limit=2000)
     assert [d.id for d in given] == sent
+
+
+async def test_what_is_due_in_a_queue_waits_until_it_is_rebuilt(
+    store: ArchivedStore, addresses: Addresses, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given messages that retention keeps only because nobody has settled them
+    broker = Broker(store)
+    await broker.create_queue("jobs", retention_messages=1)
+    sent = [p.id for p in await broker.publish("jobs", [b"a", b"b", b"c"])]
+    other = await open_server()
+    before = await broker.stats()
+    messages = Archive.messages
+    seen: list[Any] = []
+
+    async def messages_and_tick(self: Archive, *arguments: Any) -> AsyncIterator[list[Message]]:
+        async for part in messages(self, *arguments):
+            yield part
+        # When a server does its regular work while they are restored
+        await other._hot.tick()
+        seen.append(await Broker(other).stats())
+
+    monkeypatch.setattr(Archive, "messages", messages_and_tick)
+    await addresses.wipe_redis()
+    await store.recover()
+    # Then they are all there, and nobody has seen a part of them
+    assert seen == [[]]
+    assert [d.id for d in await broker.receive("jobs", limit=9)] == sent
+    assert [one.messages for one in before] == [one.messages for one in await broker.stats()]
