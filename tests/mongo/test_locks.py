@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from penstock.broker import Broker
 from penstock.errors import StoreUnavailable
+from penstock.storage.mongo import locks
 from penstock.storage.mongo.store import ArchivedStore
 from penstock.storage.redis.store import RedisStore
 from tests.mongo.conftest import Addresses, Open
@@ -17,8 +18,9 @@ from tests.redis_server import redis_url, standing_still
 
 # How long the server of these tests waits for Redis; it is 5 seconds otherwise.
 _PATIENCE_SECONDS = 0.5
-# Less than the 30 seconds after which a lock runs out.
-_SOON_SECONDS = 15
+# Less than the time after which a lock runs out.
+_SOON_SECONDS = 4
+assert _SOON_SECONDS < locks.SECONDS
 
 
 @pytest_asyncio.fixture
@@ -67,6 +69,19 @@ async def test_a_call_that_is_cancelled_while_it_takes_a_lock_leaves_none(
         await copying
     async with asyncio.timeout(_SOON_SECONDS):
         await broker.create_subscription("jobs", "more")
+
+
+async def test_a_lock_does_not_run_out_while_it_is_held(
+    store: ArchivedStore, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks, "SECONDS", 0.5)
+    monkeypatch.setattr(locks, "RENEW_SECONDS", 0.1)
+    other = await open_server()
+    async with store._locks.held("jobs"):
+        await asyncio.sleep(1.5)
+        assert not await other._hot.lock("copy:jobs", 1)
+        assert await store._locks.renew("jobs")
+    assert await other._hot.lock("copy:jobs", 1)
 
 
 async def _keep_busy(store: ArchivedStore) -> None:

@@ -15,14 +15,12 @@ from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 from penstock.storage.mongo.locks import Locks
-from penstock.storage.mongo.mirror import source_of
 
 __all__ = ["index_of", "is_lost", "recover"]
 
 logger = logging.getLogger(__name__)
 
 _LOCK = "rebuild"
-_LOCK_SECONDS = 30.0
 _LOCK_RETRY_SECONDS = 0.1
 _PENDING_WRITES_SECONDS = 0.1
 _CHUNK = 1000
@@ -50,8 +48,8 @@ async def recover(
     suspected index: what it has in their place was never answered. A queue without a record gets
     one.
     """
-    async with locks.released(_LOCK):
-        while not await hot.lock(_LOCK, _LOCK_SECONDS):
+    async with locks.keeping(_LOCK):
+        while not await locks.take(_LOCK):
             await asyncio.sleep(_LOCK_RETRY_SECONDS)
             if trusts_mark and await hot.is_complete(identity):
                 return Recovered(restored={}, archived={}), {}
@@ -174,10 +172,8 @@ class _Recovery:
     async def _messages(
         self, state: QueueState, stop: int | None = None
     ) -> AsyncIterator[Sequence[Message]]:
-        """The messages to restore. Keeps the lock, and counts them unless they are dead letters."""
+        """The messages to restore. Counts them unless they are dead letters."""
         async for part in self._archive.messages(state.name, state.salt, stop):
-            await self._hot.lock(_LOCK, _LOCK_SECONDS)
-            await self._locks.renew(source_of(state.name))
             if stop is None:
                 self._restored[state.name] += len(part)
             yield part
@@ -186,7 +182,6 @@ class _Recovery:
         """Archive a queue that existed before there was an archive."""
         count = at = 0
         while found := await self._hot.read(queue, base.Span(start=at, limit=_CHUNK)):
-            await self._hot.lock(_LOCK, _LOCK_SECONDS)
             await self._archive.insert(queue, [message_document(message) for message in found])
             count += len(found)
             at = found[-1].index + 1
