@@ -277,6 +277,30 @@ async def test_while_events_are_rebuilt_others_see_the_rest(
     assert len(await broker.read("told-events")) == 1
 
 
+async def test_one_that_is_lost_while_it_is_copied_is_not_missed_by_who_asks_for_another(
+    store: ArchivedStore, broker: Broker, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_queue("told", events=True)
+    await broker.publish("told", [b"a"])
+    await store.copy_all()
+    read = RedisStore.read
+
+    async def lose_and_read(self: RedisStore, queue: str, wanted: Any) -> list[Message]:
+        if queue == "told-events":
+            monkeypatch.undo()
+            await addresses.wipe_redis()
+        return await read(self, queue, wanted)
+
+    # Given a Redis that was wiped, and is so again when the events are copied after a rebuild
+    await addresses.wipe_redis()
+    monkeypatch.setattr(RedisStore, "read", lose_and_read)
+    with pytest.raises(StoreUnavailable):
+        await broker.receive("jobs")
+    # Then it is rebuilt once more
+    assert await broker.receive("jobs") == []
+    assert len(await broker.read("told-events")) == 1
+
+
 async def test_a_lost_queue_does_not_become_the_events_of_another(
     broker: Broker, addresses: Addresses
 ) -> None:

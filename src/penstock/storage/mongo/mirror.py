@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery
 from penstock.core.runs import Runs
-from penstock.errors import StoreUnavailable
+from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive
@@ -125,10 +125,15 @@ class Mirror:
     async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
         """Bring the record up to date with the hot store.
 
-        Marks that were made before are skipped, except from index ``repeat_from`` on.
+        Marks that were made before are skipped, except from index ``repeat_from`` on. Raises
+        `StoreUnavailable` also if the hot store loses the queue meanwhile.
         """
         async with self._locks.held(queue):
-            await self._copy(queue, repeat_from)
+            try:
+                await self._copy(queue, repeat_from)
+            except QueueNotFound as exc:
+                # Whoever asked may have asked for another queue, and must not be told of this one.
+                raise StoreUnavailable(f"queue {queue!r} was lost while it was copied") from exc
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
