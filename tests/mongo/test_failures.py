@@ -174,6 +174,18 @@ async def test_a_server_that_publishes_into_old_data_notices(
     assert [m.body for m in await broker.read("jobs")] == [b"a", b"b", b"d"]
 
 
+async def test_a_server_that_only_runs_notices_old_data_as_well(
+    broker: Broker, store: ArchivedStore, addresses: Addresses
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    await store.copy_all()
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"b", b"c"])
+        await store.check_answered()
+    await store.copy_all()
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"b", b"c"]
+
+
 async def test_several_servers_that_start_on_an_empty_redis_rebuild_it_once(
     broker: Broker, addresses: Addresses, open_server: Open
 ) -> None:

@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
-from penstock.core.message import Delivery
+from penstock.core.message import Delivery, parse_message_id
 from penstock.core.runs import Runs
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
-from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.documents import letter_document, message_document
 from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.marks import (
@@ -101,6 +101,8 @@ class Mirror:
         A message may be consumed before its document is written, and then its mark is lost. So the
         marks of messages since the last two calls are made again.
 
+        Raises `IndexTaken` if the hot store has come back with old data, and lacks messages.
+
         A queue whose node is away does not affect the others; the error is raised at the end.
         """
         failure: StoreUnavailable | None = None
@@ -161,14 +163,20 @@ class Mirror:
             gone.set()
 
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
-        # Now and then as a whole, so that nothing depends on what was read before.
-        known = self._saved.get(queue) if repeat_from is None else None
+        known = self._saved.get(queue)
+        newest = []
+        if repeat_from is not None:
+            # Now and then as a whole, so that nothing depends on what was read before.
+            newest = [] if known is None else await self._archive.ids(queue, known.salt, None)
+            known = None
         state = await self._hot.snapshot(queue, known)
         if state is None:
             self._saved.pop(queue, None)
             if queue in await self._archive.names_being_deleted():
                 await self._archive.forget(queue)
             return
+        for id in newest:
+            _check_has(state, id)
         before, is_being_deleted = await self._saved_state(state)
         if before is not None and before.salt != state.salt and not is_being_deleted:
             logger.error(
@@ -262,6 +270,16 @@ class Mirror:
         if not await self._archive.has_ttl_indexes():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
+
+
+def _check_has(state: QueueState, id: str) -> None:
+    """Raises `IndexTaken` if the hot store had a message before it had this state, and lost it."""
+    message = parse_message_id(id)
+    assert message is not None
+    if message.salt == state.salt and message.index >= state.next:
+        lost = IndexTaken(f"queue {state.name!r} has lost message {message.index}")
+        lost.index = message.index
+        raise lost
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:

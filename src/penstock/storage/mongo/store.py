@@ -266,7 +266,8 @@ class ArchivedStore:
     async def _copy_all(self) -> None:
         try:
             await self._mirror.copy_all()
-        except IndexTaken:  # by events, which are not published through here
+        except IndexTaken:
+            # Redis has come back with old data, and nobody has published anything since.
             await self.recover()
 
     async def sweep(self) -> None:
