@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -239,7 +240,8 @@ async def test_events_that_alone_are_missing_are_not_made_anew(
         altering = await _during_rebuilding(
             other, store, monkeypatch, lambda: broker.alter_queue("told", **change)
         )
-        await altering
+        with suppress(StoreUnavailable):  # the queue itself has old data, too
+            await altering
     else:
         await _lose(addresses, "told", "-events")
         await broker.alter_queue("told", **change)

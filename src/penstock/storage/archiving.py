@@ -40,7 +40,8 @@ class ReaderState(msgspec.Struct, frozen=True, kw_only=True):
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a queue but its messages, at one point in time.
 
-    `at` orders the states of a queue: a later one has a larger value. `letters` is the state of its
+    `at` orders the states of a queue: a later one has a larger value. `number` grows with every
+    change of its definitions. `letters` is the state of its
     dead-letter queue, if it has one. `is_told`: its messages are the events of another queue, which
     the store publishes itself.
     """
@@ -58,6 +59,13 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     readers: list[ReaderState]
     letters: QueueState | None = None
     is_told: bool = False
+    number: int = 0
+
+    def is_behind(self, earlier: QueueState) -> bool:
+        """Whether the store has lost something since an earlier state, and has older data now."""
+        if self.id != earlier.id:
+            return False
+        return self.number < earlier.number or self.next < earlier.next
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)

@@ -13,7 +13,7 @@ from penstock.core.limits import EVENTS_SUFFIX
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore
-from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import Mirror, is_recorded, source_of
@@ -123,7 +123,11 @@ class Defining:
         If that is the same when the copy is in the record, the change is in the copy.
         """
         self._mirror.mark_changed(queue)
-        await self._mirror.copy(source_of(queue))
+        try:
+            await self._mirror.copy(source_of(queue))
+        except IndexTaken as exc:
+            await self._completeness.recover()
+            raise StoreUnavailable("Redis had old data, and was rebuilt: try again") from exc
         if await self._hot.rebuilt(source_of(queue)) != (before or ""):
             raise StoreUnavailable(
                 f"queue {queue!r} was rebuilt, or deleted, before this change was recorded: look "

@@ -178,6 +178,8 @@ class Mirror:
         for id in newest:
             _check_has(state, id)
         before, is_being_deleted = await self._saved_state(state)
+        if before is not None and not is_being_deleted and state.is_behind(before):
+            raise _old_data(state, before.next)
         if before is not None and before.salt != state.salt and not is_being_deleted:
             logger.error(
                 "queue %s was made anew although the one before had not been deleted: the old "
@@ -277,9 +279,13 @@ def _check_has(state: QueueState, id: str) -> None:
     message = parse_message_id(id)
     assert message is not None
     if message.salt == state.salt and message.index >= state.next:
-        lost = IndexTaken(f"queue {state.name!r} has lost message {message.index}")
-        lost.index = message.index
-        raise lost
+        raise _old_data(state, message.index)
+
+
+def _old_data(state: QueueState, index: int) -> IndexTaken:
+    error = IndexTaken(f"queue {state.name!r} has come back with old data")
+    error.index = index
+    return error
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:

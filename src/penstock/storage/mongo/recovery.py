@@ -129,10 +129,12 @@ class _Recovery:
             self.unchecked[what] = str(exc)
 
     async def _is_damaged(self, state: QueueState) -> bool:
-        """Whether a queue is missing, or has lost messages."""
+        """Whether a queue is missing, has old data, or has lost messages."""
         now = await self._hot.snapshot(state.name)
+        if now is None or now.is_behind(state):
+            return True
         try:
-            return now is None or (now.salt == state.salt and await self._has_lost_messages(now))
+            return now.salt == state.salt and await self._has_lost_messages(now)
         except QueueNotFound:
             return True
 
@@ -153,7 +155,8 @@ class _Recovery:
             dropped = await self._hot.drop(state.name)
             if dropped is not None:
                 had_from = dropped.first
-                state = max(dropped, state, key=lambda one: one.at)
+                if not dropped.is_behind(state):
+                    state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)

@@ -252,7 +252,7 @@ class ArchivedStore:
 
     async def copy_changed(self) -> None:
         """Bring the record up to date with what this server has changed."""
-        await self._mirror.copy_changed()
+        await self._unless_old(self._mirror.copy_changed)
 
     async def copy_all(self) -> None:
         """Bring the record up to date, whoever made the changes."""
@@ -264,10 +264,13 @@ class ArchivedStore:
             await self.recover()
 
     async def _copy_all(self) -> None:
+        await self._unless_old(self._mirror.copy_all)
+
+    async def _unless_old(self, copy: Callable[[], Awaitable[None]]) -> None:
+        """Copy, or recover if the hot store has come back with old data."""
         try:
-            await self._mirror.copy_all()
+            await copy()
         except IndexTaken:
-            # Redis has come back with old data, and nobody has published anything since.
             await self.recover()
 
     async def sweep(self) -> None:

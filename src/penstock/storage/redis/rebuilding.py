@@ -129,8 +129,7 @@ class Rebuilding:
         # What is missing in front may still come, and then it must not seem to be removed.
         first = state.first if present.first is None else min(state.first, present.first)
         gone = [bound for run in present.outside(0, stop) for bound in run]
-        version = dict(_pairs(state.fields))[b"version"].decode()
-        number = int(version.partition(".")[2])
+        number = _number(dict(_pairs(state.fields)))
         (answer,) = await steps.run(
             "restore_readers",
             key,
@@ -262,12 +261,18 @@ def _queue_state(
         next=int(fields[b"next"]),
         config=_queue_config(fields[b"config"]),
         is_told=b"observed" in fields,
+        number=_number(fields),
         fields=flat,
         refers=refers,
         pins=pins,
         readers=[by_name[name] for name in fields.get(b"subs", b"").decode().split()],
         letters=letters,
     )
+
+
+def _number(fields: dict[bytes, bytes]) -> int:
+    """Of the version of the definitions."""
+    return int(fields[b"version"].partition(b".")[2])
 
 
 def _reader_state(answer: list[Any]) -> ReaderState:
