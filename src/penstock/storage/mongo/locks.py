@@ -11,7 +11,7 @@ from penstock.storage.archiving import HotStore
 
 __all__ = ["Locks"]
 
-SECONDS = 6.0
+SECONDS = 10.0
 """How long the lock of a server that died is still held."""
 RENEW_SECONDS = 2.0
 _RETRY_SECONDS = 0.05
