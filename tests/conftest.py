@@ -66,12 +66,14 @@ _SLOW = (
     "spark/test_docs",
     "spark/test_events_in_redis",
     "spark/test_exactly_once",
+    "spark/test_gold",
     "spark/test_object_store",
     "spark/test_pipeline",
     "spark/test_signals",
     "spark/test_silver_days",
     "spark/test_stream",
     "spark/test_trouble",
+    "spark/test_upgrade",
     "spark/test_versions",
 )
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.client import Client
+from penstock.pipeline.gold import gold_path
+from penstock.pipeline.lake import Lake
 from penstock.spark.versions import start_to_the_end
 
 OPTIONS = {"username": "admin", "password": "adminpassword", "retrySeconds": "5"}
@@ -63,3 +66,13 @@ def run_available(rows: DataFrame, directory: Path, name: str = "run") -> Stream
 
 def indexes(rows: DataFrame) -> list[int]:
     return sorted(row["index"] for row in rows.select("index").collect())
+
+
+def figures(lake: Lake, table: str) -> list[dict[str, Any]]:
+    """A table of gold, as any reader of parquet files sees it."""
+    place = gold_path(lake, table)
+    if not place.exists():
+        return []
+    rows = ds.dataset(place, format="parquet", partitioning="hive").to_table()
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found

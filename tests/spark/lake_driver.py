@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import os
 import sys
+from datetime import UTC, datetime
 
 from pyspark.sql import functions as F
 
+from penstock.pipeline.backlogs import Backlog
+from penstock.pipeline.gold import refresh_gold
 from penstock.pipeline.jars import check_jars, lake_settings
-from penstock.pipeline.lake import PARQUET, Lake
+from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Entry, Landing
-from penstock.pipeline.run import Job, run
+from penstock.pipeline.run import Job, run, trim_logs
 from penstock.pipeline.session import make_session
 from penstock.pipeline.tables import read_table
 
@@ -61,8 +64,15 @@ def main() -> None:
         name: sorted(row["index"] for row in read_table(spark, lake, name).collect())
         for name in ("bronze", "silver", "rejects")
     }
-    gold = "gold/traffic_day" + (".parquet" if lake.format == PARQUET else "")
-    [total] = read_table(spark, lake, gold).agg(F.sum("published")).first() or [None]
+    # One day of a table is replaced, and the others stay.
+    for second, backlog in enumerate((7, 5)):
+        at = datetime(2030, 1, 31, second=second, tzinfo=UTC)
+        refresh_gold(spark, lake, backlogs=[Backlog(at, given["queue"], "other", backlog)])
+    trim_logs(lake)
+    rows = read_table(spark, lake, "gold/backlog_minute").collect()
+    seen["backlogs"] = {row["subscription"]: row["backlog"] for row in rows}
+    days = read_table(spark, lake, "gold/traffic_day")
+    [total] = days.agg(F.sum("published")).first() or [None]
     print(f"seen {json.dumps({**seen, 'published': total, 'spark': spark.version})}", flush=True)
     print("done", flush=True)
     spark.stop()

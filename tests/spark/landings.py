@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
 from penstock.pipeline.place import Place
@@ -26,6 +27,8 @@ __all__ = [
     "lakes_ended_at_each_step",
     "land",
     "land_bodies",
+    "land_events",
+    "land_messages",
     "rows",
     "stage",
     "stage_rows",
@@ -43,6 +46,20 @@ _BRONZE = pa.schema(
         ("priority", pa.int32()),
         ("group_key", pa.string()),
         ("created_at", pa.timestamp("us", "UTC")),
+    ]
+)
+_EVENTS = pa.schema(
+    [
+        ("events_index", pa.int64()),
+        ("index", pa.int64()),
+        ("id", pa.string()),
+        ("event", pa.string()),
+        ("subscription", pa.string()),
+        ("deliveries", pa.int32()),
+        ("reason", pa.string()),
+        ("topic", pa.string()),
+        ("published_at", pa.timestamp("us", "UTC")),
+        ("at", pa.timestamp("us", "UTC")),
     ]
 )
 # By these alone anything changes on a disk.
@@ -81,18 +98,40 @@ def land(landing: Landing, first: int, count: int, *, day: str = DAY) -> None:
 
 def land_bodies(lake: Lake, bodies: Sequence[bytes], *, day: str = DAY) -> None:
     """A batch of bronze with these messages, after those that are there."""
-    landing = Landing(lake, "bronze")
-    first = landing.last().progress.get("orders", 0)
-    indexes = range(first, first + len(bodies))
+    first = Landing(lake, "bronze").last().progress.get("orders", 0)
     at = datetime.fromisoformat(day).replace(tzinfo=UTC)
-    rows = [
-        {"index": index, "id": f"id-{index}", "body": body, "created_at": at}
-        for index, body in zip(indexes, bodies, strict=True)
-    ]
-    directory = landing.staging / "bronze" / "queue=orders" / f"day={day}"
-    with (directory / f"{uuid.uuid4().hex}.parquet").write() as file:
-        pq.write_table(pa.Table.from_pylist(rows, _BRONZE), file)
-    landing.land({"orders": indexes.stop}, landing.staged("bronze", "index"))
+    land_messages(
+        lake,
+        [
+            {"index": first + n, "id": f"id-{first + n}", "body": body, "created_at": at}
+            for n, body in enumerate(bodies)
+        ],
+    )
+
+
+def land_messages(lake: Lake, rows: Sequence[dict[str, Any]]) -> None:
+    """A batch of bronze with these messages of `orders`."""
+    _land_rows(lake, MESSAGES, _BRONZE, rows)
+
+
+def land_events(lake: Lake, rows: Sequence[dict[str, Any]]) -> None:
+    """A batch of events of `orders`, after those that are there."""
+    first = Landing(lake, "events").last().progress.get("orders", 0)
+    numbered = [{"events_index": first + n, **row} for n, row in enumerate(rows)]
+    _land_rows(lake, EVENTS, _EVENTS, numbered)
+
+
+def _land_rows(lake: Lake, feed: Feed, schema: pa.Schema, rows: Sequence[dict[str, Any]]) -> None:
+    landing = Landing(lake, feed.table)
+    by_day: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_day.setdefault(row[feed.at].date().isoformat(), []).append(row)
+    for day, some in by_day.items():
+        directory = landing.staging / feed.table / "queue=orders" / f"day={day}"
+        with (directory / f"{uuid.uuid4().hex}.parquet").write() as file:
+            pq.write_table(pa.Table.from_pylist(some, schema), file)
+    end = max(row[feed.number] for row in rows) + 1
+    landing.land({"orders": end}, landing.staged(feed.table, feed.number))
 
 
 def files(lake: Lake, table: str = "bronze") -> list[Place]:

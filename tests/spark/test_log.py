@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import msgspec
 import pytest
 
 from penstock.pipeline.errors import LakeDamaged, LakeInUse
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.landing import Landing
+from penstock.pipeline.landing import Entry, Landing
+from penstock.pipeline.place import Place
 from penstock.pipeline.run import trim_logs
 from penstock.pipeline.status import status_of
 from tests.spark.landings import lakes_ended_at_each_step, land, rows, stage
@@ -141,6 +145,29 @@ def test_an_entry_that_is_removed_while_somebody_looks_for_the_newest_is_no_erro
     reader = Landing(lake, "bronze")
 
     assert reader.last().progress == {"orders": 20}
+
+
+def test_an_entry_is_finished_once_its_files_are_in_their_tables(lake: Lake) -> None:
+    land(Landing(lake, "bronze"), 0, 10)
+    is_shown, seen = threading.Event(), threading.Event()
+
+    def show(_entry: Entry, _base: Place) -> None:
+        is_shown.set()
+        assert seen.wait(10)
+
+    def land_slowly() -> None:
+        land(Landing(lake, "bronze", show), 10, 10)
+
+    with ThreadPoolExecutor(1) as other:
+        landed = other.submit(land_slowly)
+        assert is_shown.wait(10)
+        follower = Landing(lake, "bronze")
+        under_way = [entry.number for entry in follower.finished()], len(follower.entries())
+        seen.set()
+        landed.result()
+
+    assert under_way == ([1], 2)
+    assert [entry.number for entry in follower.finished(above=1)] == [2]
 
 
 def test_an_entry_that_somebody_took_away_is_named(anywhere: Lake) -> None:

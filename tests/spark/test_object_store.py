@@ -69,6 +69,7 @@ def test_a_lake_on_s3_has_each_message_once_after_a_kill(
     assert seen["rejects"] == list(range(0, COUNT, 10))
     assert sorted([*seen["silver"], *seen["rejects"]]) == list(range(COUNT))
     assert seen["published"] == COUNT
+    assert seen["backlogs"] == {"default": COUNT, "pipeline": 0, "other": 5}
     assert status_of(lake).behind == {"silver": 0, "gold": 0}
     assert lake.staging("bronze").files() == []
     assert [len(lake.log(job).files()) for job in ("bronze", "silver", "gold")] == [1, 1, 1]

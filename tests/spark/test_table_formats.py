@@ -112,6 +112,7 @@ def test_a_lake_has_each_message_once_whatever_step_it_was_ended_at(
     assert seen["rejects"] == list(range(0, 100, 10))
     assert sorted([*seen["silver"], *seen["rejects"]]) == list(range(100))
     assert seen["published"] == 100
+    assert seen["backlogs"] == {"default": 100, "pipeline": 0, "other": 5}
     floors = {
         each.name: each.lowest_unacked_index for each in client.queue_stats(queue).subscriptions
     }

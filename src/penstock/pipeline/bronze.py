@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -12,11 +12,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.pipeline.files import FilesSource, StagedFile, Staging
 from penstock.pipeline.lake import Lake
-from penstock.pipeline.landing import Landing, Move
+from penstock.pipeline.landing import Entry, Landing, Move
 from penstock.pipeline.tables import show_in
 from penstock.spark.versions import start_to_the_end
 
-__all__ = ["EVENTS", "MESSAGES", "Feed", "Landed", "Stream", "land_stream"]
+__all__ = [
+    "EVENTS",
+    "MESSAGES",
+    "Feed",
+    "Landed",
+    "Stream",
+    "ends_of",
+    "land_stream",
+    "progress_of",
+]
+
+# In the progress of a job that follows. No queue has such a character in its name.
+_QUEUE = "queue="
 
 
 class Feed(NamedTuple):
@@ -39,6 +51,21 @@ class Landed(NamedTuple):
 
 MESSAGES = Feed("bronze", "index", "created_at", {})
 EVENTS = Feed("events", "events_index", "at", {"stream": "events"})
+
+
+def progress_of(entry: Entry) -> dict[str, int]:
+    """The progress of a job that has read bronze up to this entry."""
+    ends = {f"{_QUEUE}{queue}": index for queue, index in entry.progress.items()}
+    return {MESSAGES.table: entry.number, **ends}
+
+
+def ends_of(progress: Mapping[str, int]) -> dict[str, int]:
+    """The next index of each queue, from such a progress."""
+    return {
+        name.removeprefix(_QUEUE): index
+        for name, index in progress.items()
+        if name.startswith(_QUEUE)
+    }
 
 
 class Stream:

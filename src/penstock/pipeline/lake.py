@@ -6,12 +6,13 @@
       bronze/queue=<queue>/day=<day>/<first>-<last>.parquet      messages, as they were
       events/queue=<queue>/day=<day>/<first>-<last>.parquet      what happened to them
       silver/...  rejects/...                                    bodies that parse, and the others
-      gold/<table>.parquet                                       figures
+      gold/<table>/day=<day>/figures.parquet                     figures
       compacted/<table>/...                                      days that are over; see `days`
       _penstock/                                                 the pipeline's own: no table
         lock
         format                                                   of the tables, if not parquet
         log/<job>/<number>.json                                  how far each job has come
+        state/<state>/day=<day>/<number>.parquet                 what gold is made from
         staging/<job>/...                                        what a job is about to land
 
 Every file of a table is written once, under `staging`, and then moved to its place. See `landing`
@@ -49,6 +50,8 @@ class Lake:
         self._format: str | None = None
         # Held while files are moved, so that compaction can exchange a directory.
         self.moving = threading.Lock()
+        # By job, the number of the newest entry whose files are in their tables.
+        self.finished: dict[str, int] = {}
 
     @property
     def format(self) -> str:

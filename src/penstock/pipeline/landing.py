@@ -89,6 +89,7 @@ class Landing:
         Calling it again for the same entry must change nothing.
         """
         self._lake = lake
+        self._job = job
         self._show = show or self._move_all
         self._log = lake.log(job)
         self._base = lake.staging(job)
@@ -102,12 +103,26 @@ class Landing:
             self._run = f"{self._known().number:012d}-{uuid.uuid4().hex}"
         return self._base / self._run
 
+    @property
+    def next_number(self) -> int:
+        return self._known().number + 1
+
     def entries(self, above: int = 0) -> list[Entry]:
         """The entries with a higher number, in order. Raises `LakeDamaged` if one was removed."""
         # A listing is not a snapshot: it may lack an entry that is older than one it has.
         newest = max(self._numbers(), default=0)
         with self._pool() as pool:
             return list(pool.map(self._needed, range(above + 1, newest + 1)))
+
+    def finished(self, above: int = 0) -> list[Entry]:
+        """Like `entries`, but only those whose rows are all in their tables.
+
+        The newest one may be under way in another thread, or unfinished since a crash.
+        """
+        if self._job not in self._lake.finished:
+            self.recover()
+        newest = self._lake.finished[self._job]
+        return [entry for entry in self.entries(above) if entry.number <= newest]
 
     def last(self) -> Entry:
         """The newest entry; number 0 if there is none yet."""
@@ -168,7 +183,7 @@ class Landing:
         """Do steps 2 and 3. ``progress`` has only what changes."""
         last = self._known()
         entry = Entry(
-            number=last.number + 1,
+            number=self.next_number,
             progress=last.progress | progress,
             files=moves,
             totals=_counted(moves, self._totals(last)),
@@ -189,6 +204,7 @@ class Landing:
 
     def _finish(self, entry: Entry) -> None:
         self._show(entry, self._base)
+        self._lake.finished[self._job] = entry.number
         for path in entry.removed:
             self._lake.table(path).remove()
         for staging in self._base.children():

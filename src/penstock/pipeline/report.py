@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from html import escape
 from typing import Any
 
@@ -52,10 +52,9 @@ class Report:
             ),
             "ack-latency": svg.bands("From publish to ack", self._quantiles("ack"), _NO_EVENTS),
             "backlog": svg.lines(
-                "Backlog: published and not settled",
+                "Backlog: not settled yet",
                 _series(self._backlog, _reader, "backlog", max),
                 "messages",
-                _NO_EVENTS,
             ),
             "dead-letters": svg.bars(
                 "Dead letters by reason", _by_reason(self._letters), "messages", "none"
@@ -119,11 +118,13 @@ def write_report(
 
 
 def _rows(lake: Lake, table: str) -> list[Row]:
-    path = gold_path(lake, table)
-    if not path.exists():
-        return []
-    with path.open() as file:
-        rows: list[Row] = pq.read_table(file).to_pylist()
+    """Of the last two days."""
+    rows: list[Row] = []
+    for place in gold_path(lake, table).children()[-2:]:
+        day = date.fromisoformat(place.name.removeprefix("day="))
+        for each in place.files(".parquet"):
+            with each.open() as file:
+                rows += [{**row, "day": day} for row in pq.read_table(file).to_pylist()]
     return rows
 
 

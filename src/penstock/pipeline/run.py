@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold, silver
+from penstock.pipeline.backlogs import measure_backlogs
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, Show, compact_table
 from penstock.pipeline.days import compact_days, days_table, limits_of
@@ -56,6 +57,21 @@ class Job:
     fail_on_data_loss: bool = True
     checkpoints: str | None = None
     batch_seconds: float | None = None
+
+    @property
+    def stream_options(self) -> dict[str, str]:
+        # A pattern, so that a queue without events, or one that does not exist yet, is no error.
+        pattern = self.pattern or "|".join(re.escape(name) for name in self.queues) or ".*"
+        options = {
+            **self.options,
+            "subscribePattern": pattern,
+            "subscription": self.subscription,
+            "startingOffsets": "floor",
+            "failOnDataLoss": str(self.fail_on_data_loss).lower(),
+        }
+        if self.max_rows is not None:
+            options["maxOffsetsPerTrigger"] = str(self.max_rows)
+        return options
 
     @property
     def pace_seconds(self) -> float:
@@ -127,17 +143,7 @@ class _Streams:
         self._spark = spark
         self._job = job
         self._progress = progress
-        # A pattern, so that a queue without events, or one that does not exist yet, is no error.
-        pattern = job.pattern or "|".join(re.escape(name) for name in job.queues) or ".*"
-        self._options = {
-            **job.options,
-            "subscribePattern": pattern,
-            "subscription": job.subscription,
-            "startingOffsets": "floor",
-            "failOnDataLoss": str(job.fail_on_data_loss).lower(),
-        }
-        if job.max_rows is not None:
-            self._options["maxOffsetsPerTrigger"] = str(job.max_rows)
+        self._options = job.stream_options
         self._queries: dict[str, StreamingQuery] = {}
 
     def advance(self) -> bool:
@@ -212,7 +218,8 @@ def _refresh(spark: SparkSession, job: Job, progress: Progress) -> None:
     with told_in_one_sentence("silver cannot follow bronze"):
         silver.refresh_silver(spark, job.lake, job.schemas)
     with told_in_one_sentence("gold cannot follow bronze"):
-        gold.refresh_gold(spark, job.lake)
+        backlogs = measure_backlogs(job.stream_options)
+        gold.refresh_gold(spark, job.lake, backlogs=backlogs, own=job.subscription)
     if job.lake.root.is_local and job.lake.format == PARQUET:
         compact(job.lake, lambda: spark, at_least=_MANY_FILES)
     trim_logs(job.lake)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructType
 
 from penstock.errors import InvalidArgument
-from penstock.pipeline.bronze import MESSAGES
+from penstock.pipeline.bronze import MESSAGES, ends_of, progress_of
 from penstock.pipeline.compaction import Compacted, Merge, Show, compact_table
 from penstock.pipeline.days import compact_days, days_table, limits_of
 from penstock.pipeline.lake import Lake
@@ -42,8 +42,6 @@ _ENVELOPE = (
     "created_at",
 )
 _CORRUPT = "_corrupt"
-# In the progress. No queue has such a character in its name.
-_QUEUE = "queue="
 
 
 def check_schemas(schemas: Mapping[str, str]) -> None:
@@ -67,11 +65,11 @@ def refresh_silver(spark: SparkSession, lake: Lake, schemas: Mapping[str, str]) 
     landing = Landing(lake, JOB, show_in(spark, lake, JOB))
     done = landing.recover().progress.get(MESSAGES.table, 0)
     rows = 0
-    for step in steps(Landing(lake, MESSAGES.table).entries(done), _STEP_ROWS):
+    bronze_log = Landing(lake, MESSAGES.table, show_in(spark, lake, MESSAGES.table))
+    for step in steps(bronze_log.finished(done), _STEP_ROWS):
         bronze = read_entries(spark, lake, MESSAGES.table, MESSAGES.number, step)
         moves = _stage(bronze, landing, schemas)
-        ends = {f"{_QUEUE}{queue}": index for queue, index in step[-1].progress.items()}
-        landing.land({MESSAGES.table: step[-1].number, **ends}, moves)
+        landing.land(progress_of(step[-1]), moves)
         rows += sum(move.rows for entry in step for move in entry.files)
     return rows
 
@@ -181,11 +179,7 @@ def compact_silver_days(
     """
     landing = Landing(lake, JOB)
     newest = landing.last()
-    ends = {
-        name.removeprefix(_QUEUE): index
-        for name, index in newest.progress.items()
-        if name.startswith(_QUEUE)
-    }
+    ends = ends_of(newest.progress)
 
     def stage(files: Sequence[Place], directory: Place, number: str, rows: range | None) -> None:
         found = _read_files(spark(), files)

@@ -9,8 +9,10 @@ entries, one after the other, so nobody appends in between.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from functools import reduce
 from operator import or_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,7 +22,7 @@ from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
 from penstock.pipeline.landing import Entry, Move, Show
 from penstock.pipeline.place import Place
 
-__all__ = ["read_entries", "read_table", "replace_table", "show_in"]
+__all__ = ["Span", "read_entries", "read_spans", "read_table", "replace_days", "show_in"]
 
 _PARTITIONS = ("queue", "day")
 # In the summary of a snapshot: <job>-<number of the entry>.
@@ -114,10 +116,61 @@ def _spans(moves: list[Move], number: str) -> Column:
     return reduce(or_, each)
 
 
-def replace_table(lake: Lake, table: str, rows: DataFrame) -> None:
-    """Replace a Delta or Iceberg table atomically."""
+class Span(NamedTuple):
+    """A range of indexes of a queue, on one day; `last` is included."""
+
+    queue: str
+    day: str
+    first: int
+    last: int
+
+
+def read_spans(
+    spark: SparkSession, lake: Lake, table: str, number: str, spans: Collection[Span]
+) -> DataFrame | None:
+    """At least the rows of these spans, without reading much more. None if there are none."""
+    if not spans:
+        return None
+    if lake.format == PARQUET:
+        files = _files_of(lake.table(table), spans)
+        if not files:
+            return None
+        reader = spark.read.option("basePath", str(lake.table(table)))
+        rows = reader.parquet(*map(str, files))
+    else:
+        queues, days = {span.queue for span in spans}, {span.day for span in spans}
+        rows = read_table(spark, lake, table)
+        rows = rows.where(F.col("queue").isin(queues) & F.col("day").isin(days))
+    first, last = min(span.first for span in spans), max(span.last for span in spans)
+    return rows.where(F.col(number).between(first, last))
+
+
+def _files_of(table: Place, spans: Iterable[Span]) -> list[Place]:
+    places: dict[tuple[str, str], list[Span]] = {}
+    for span in spans:
+        places.setdefault((span.queue, span.day), []).append(span)
+    found = []
+    for (queue, day), wanted in places.items():
+        for file in (table / f"queue={queue}" / f"day={day}").files(".parquet"):
+            first, last = map(int, file.name.removesuffix(".parquet").split("-"))
+            if any(span.first <= last and first <= span.last for span in wanted):
+                found.append(file)
+    return found
+
+
+def replace_days(lake: Lake, table: str, rows: DataFrame, days: Collection[str] | None) -> None:
+    """Replace these days of a Delta or Iceberg table atomically, or all of it."""
     if lake.format == ICEBERG:
-        rows.writeTo(_iceberg_name(table)).using(ICEBERG).createOrReplace()
+        writer = rows.writeTo(_iceberg_name(table)).using(ICEBERG)
+        if days is None:
+            writer.partitionedBy(F.col("day")).createOrReplace()
+        else:
+            writer.overwrite(F.col("day").isin(*days))
         return
-    writer = rows.write.format(DELTA).mode("overwrite").option("overwriteSchema", "true")
-    writer.save(str(lake.table(table)))
+    delta = rows.write.format(DELTA).mode("overwrite")
+    if days is None:
+        delta = delta.partitionBy("day").option("overwriteSchema", "true")
+    else:
+        listed = ", ".join(f"'{day}'" for day in sorted(days))
+        delta = delta.option("replaceWhere", f"day IN ({listed})")
+    delta.save(str(lake.table(table)))

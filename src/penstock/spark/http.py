@@ -13,6 +13,8 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
@@ -49,6 +51,12 @@ class Server:
         self._parts = urlsplit(connection.url)
         self._headers = _authorization(connection)
         self._connection: http.client.HTTPConnection | None = None
+        self._date: str | None = None
+
+    @property
+    def time(self) -> datetime | None:
+        """The server's clock when it last answered, to the second; None if it did not say."""
+        return parsedate_to_datetime(self._date) if self._date else None
 
     def get(self, path: str) -> Any:
         return self.call("GET", path)
@@ -95,6 +103,7 @@ class Server:
         is_done = False
         try:
             response = self._ask(method, path, data, headers)
+            self._date = response.getheader("Date")
             if response.status >= 400:
                 raise _refusal(response.status, response.read())
             yield response

@@ -24,6 +24,8 @@ __all__ = ["Place", "QueueState", "Queues"]
 
 EVENTS_SUFFIX = "-events"
 _SYSTEM_SUFFIXES = ("-dlq", EVENTS_SUFFIX)
+# The parts of a subscription's statistics that are everything unsettled.
+_UNSETTLED = ("ready", "in_flight", "delayed", "parked", "held")
 
 # Where a new subscription starts: a word, an index, or a time.
 Place = str | int
@@ -53,6 +55,21 @@ class Queues:
 
     def look(self) -> dict[str, QueueState]:
         """The queues to read that exist."""
+        return {name: self._state(name, stats) for name, stats in self._stats().items()}
+
+    def unsettled(self) -> tuple[datetime | None, dict[tuple[str, str], int]]:
+        """How many messages each subscription of these queues has yet to settle, and when.
+
+        The time is the server's, if it tells.
+        """
+        found = {
+            (name, each["name"]): sum(each[part] for part in _UNSETTLED)
+            for name, stats in self._stats().items()
+            for each in stats["subscriptions"]
+        }
+        return self._server.time, found
+
+    def _stats(self) -> dict[str, dict[str, Any]]:
         if len(self._options.subscribe) == 1:
             (name,) = self._options.subscribe
             try:
@@ -64,7 +81,7 @@ class Queues:
         else:
             found = self._server.get("/v1/stats")["queues"]
         by_log = {stats["name"]: stats for stats in found}
-        return {name: self._state(name, by_log[log]) for name, log in self._wanted(by_log)}
+        return {name: by_log[log] for name, log in self._wanted(by_log)}
 
     def check_found(self, states: dict[str, QueueState]) -> None:
         """Raises `InvalidArgument` if a queue that is named does not exist, or tells no events."""
