@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import InvalidArgument
 from penstock.spark.errors import Unreachable
+from penstock.spark.http import server_of
 from penstock.spark.options import read_options
 from penstock.spark.queues import Queues
 from tests.certificates import make_certificate
@@ -18,7 +19,11 @@ from tests.spark.helpers import OPTIONS
 def look(url: str, file: Path) -> list[str]:
     """The queues that are found. What is retried takes a minute, and then has another error."""
     given = {"url": url, **OPTIONS, "caFile": str(file), "subscribePattern": ".*"}
-    return sorted(Queues(read_options(given, "batch")).look())
+    options = read_options(given, "batch")
+    try:
+        return sorted(Queues(options).look())
+    finally:
+        server_of(options.connection).close()
 
 
 @pytest.mark.parametrize("content", [None, "", "not a certificate"])
