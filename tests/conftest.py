@@ -69,6 +69,7 @@ _SLOW = (
     "spark/test_gold",
     "spark/test_object_store",
     "spark/test_pipeline",
+    "spark/test_signals",
     "spark/test_silver_days",
     "spark/test_stream",
     "spark/test_trouble",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
 import subprocess
 from http.client import HTTPSConnection
@@ -14,23 +13,13 @@ from penstock.client import Client, Retry, Unreachable
 from penstock.errors import InvalidArgument
 from penstock.server import check_tls
 from penstock.settings import Settings
+from tests.certificates import make_certificate, openssl
 from tests.http.server import penstock_command, running
-
-
-def openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=30)
 
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[Path, Path]:
-    """A certificate and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
-    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    command = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
-    command += ["-nodes", "-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
-    openssl(*command, "-keyout", str(key), "-out", str(certificate), "-days", "2")
-    return certificate, key
+    return make_certificate(tmp_path)
 
 
 def test_a_certificate_that_cannot_be_used_is_wrong_usage(

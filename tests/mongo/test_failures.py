@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from penstock.broker import Broker
+from penstock.core.config import SubscriptionConfig
 from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
 from penstock.storage.mongo import connection
 from penstock.storage.mongo.store import ArchivedStore
@@ -172,6 +173,50 @@ async def test_a_server_that_publishes_into_old_data_notices(
         await broker.publish("jobs", [b"c"])
     await broker.publish("jobs", [b"d"])
     assert [m.body for m in await broker.read("jobs")] == [b"a", b"b", b"d"]
+
+
+async def test_a_server_that_only_runs_notices_old_data_as_well(
+    broker: Broker, store: ArchivedStore, addresses: Addresses
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    await store.copy_all()
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"b", b"c"])
+        await store.check_answered()
+    await store.copy_all()
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"b", b"c"]
+
+
+async def test_definitions_and_acks_of_the_record_outlive_old_data(
+    broker: Broker, store: ArchivedStore, addresses: Addresses
+) -> None:
+    await broker.publish("jobs", [b"a", b"b", b"c"])
+    # Given a Redis that forgets an ack, a new subscription and a change of another
+    async with redis_rolled_back(addresses):
+        await broker.ack("jobs", await broker.receive("jobs", limit=1))
+        await broker.create_subscription("jobs", "more", start="earliest")
+        await broker.alter_subscription("jobs", "default", max_in_flight=9)
+    # When it is used, and the server does its regular work
+    await broker.publish("jobs", [b"d"])
+    await broker.receive("jobs", limit=1)
+    await store.copy_changed()
+    # Then it has them again
+    found = {one.name: one.config.max_in_flight for one in await broker.subscriptions("jobs")}
+    assert found == {"default": 9, "more": SubscriptionConfig().max_in_flight}
+    given = await broker.receive("jobs", limit=9)
+    assert [d.body for d in given] == [b"b", b"c", b"d"]
+
+
+async def test_one_that_is_made_in_old_data_is_not_answered(
+    broker: Broker, addresses: Addresses
+) -> None:
+    async with redis_rolled_back(addresses):
+        for number in range(3):
+            await broker.create_subscription("jobs", f"more-{number}")
+    with pytest.raises(StoreUnavailable, match="old data"):
+        await broker.create_subscription("jobs", "other")
+    await broker.create_subscription("jobs", "other")
+    assert len(await broker.subscriptions("jobs")) == 5
 
 
 async def test_several_servers_that_start_on_an_empty_redis_rebuild_it_once(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
+from penstock.core.message import Message
 from penstock.core.publishing import PublishResult
 from penstock.errors import QueueExists, QueueNotFound, StoreUnavailable, SubscriptionNotFound
 from penstock.storage import base
@@ -48,35 +50,12 @@ async def lost(broker: Broker, other: ArchivedStore, addresses: Addresses) -> st
 def during_rebuilding(
     store: ArchivedStore, other: ArchivedStore, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> DuringRebuilding:
-    """Rebuild the queue that has lost a message, and return the task of a call.
+    """Rebuild the queue that has lost a message; meanwhile the other server makes a call."""
 
-    The other server makes that between the queue's drop and its restore.
-    """
-
-    async def rebuild(
+    def rebuild(
         call: Callable[[Broker], Coroutine[Any, Any, object]],
-    ) -> asyncio.Task[object]:
-        is_checked, is_dropped = asyncio.Event(), asyncio.Event()
-        check, drop = other._completeness.check, RedisStore.drop
-
-        async def check_early(queue: str = "") -> None:
-            await check(queue)
-            is_checked.set()
-            await is_dropped.wait()
-
-        async def drop_and_wait(self: RedisStore, queue: str) -> QueueState | None:
-            state = await drop(self, queue)
-            is_dropped.set()
-            await asyncio.wait([calling], timeout=_PATIENCE_SECONDS)
-            return state
-
-        monkeypatch.setattr(other._completeness, "check", check_early)
-        monkeypatch.setattr(RedisStore, "drop", drop_and_wait)
-        calling = asyncio.create_task(call(Broker(other)))
-        await is_checked.wait()
-        await store.check_answered()
-        assert is_dropped.is_set()
-        return calling
+    ) -> Awaitable[asyncio.Task[object]]:
+        return _during_rebuilding(store, other, monkeypatch, lambda: call(Broker(other)))
 
     return rebuild
 
@@ -231,6 +210,106 @@ async def test_events_are_not_made_anew_before_they_are_rebuilt(
     assert [m.id for m in await broker.read("told-events")][: len(before)] == before
 
 
+@pytest.mark.parametrize("change", [{"events": True}, {"max_messages": 9}])
+@pytest.mark.parametrize("is_dropped", [False, True], ids=["lost", "being rebuilt"])
+async def test_events_that_alone_are_missing_are_not_made_anew(
+    change: dict[str, Any],
+    is_dropped: bool,
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a queue with events, all of which are in the record
+    await broker.create_queue("told", events=True)
+    await broker.publish("told", [b"a"])
+    await store.copy_all()
+    before = [m.id for m in await broker.read("told-events")]
+    other = await open_server()
+    # When the queue is altered while Redis does not have the events
+    if is_dropped:
+        async with redis_rolled_back(addresses):
+            await broker.publish("told", [b"b"])
+            await store.copy_all()
+            before = [m.id for m in await broker.read("told-events")]
+        altering = await _during_rebuilding(
+            other, store, monkeypatch, lambda: broker.alter_queue("told", **change)
+        )
+        with suppress(StoreUnavailable):  # the queue itself has old data, too
+            await altering
+    else:
+        await _lose(addresses, "told", "-events")
+        await broker.alter_queue("told", **change)
+    # Then they are what they were
+    assert [m.id for m in await broker.read("told-events")][: len(before)] == before
+
+
+async def test_while_events_are_rebuilt_others_see_the_rest(
+    store: ArchivedStore,
+    broker: Broker,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given events that Redis has lost, and something that happened since
+    await broker.create_queue("told", events=True)
+    await store.copy_all()
+    other = await open_server()
+    await _lose(addresses, "told", "-events")
+    await broker.publish("told", [b"a"])
+    messages = Archive.messages
+    seen: list[list[str]] = []
+
+    async def messages_and_look(self: Archive, *arguments: Any) -> AsyncIterator[list[Message]]:
+        seen.append([stats.name for stats in await Broker(other).stats()])
+        await other._hot.tick()
+        async for part in messages(self, *arguments):
+            yield part
+
+    # When another server lists all queues, and does what is due, while they are rebuilt
+    monkeypatch.setattr(Archive, "messages", messages_and_look)
+    await store.recover()
+    # Then that works, and what has happened is told
+    assert seen == [["jobs", "told"]]
+    assert len(await broker.read("told-events")) == 1
+
+
+async def test_one_that_is_lost_while_it_is_copied_is_not_missed_by_who_asks_for_another(
+    store: ArchivedStore, broker: Broker, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create_queue("told", events=True)
+    await broker.publish("told", [b"a"])
+    await store.copy_all()
+    read = RedisStore.read
+
+    async def lose_and_read(self: RedisStore, queue: str, wanted: Any) -> list[Message]:
+        if queue == "told-events":
+            monkeypatch.undo()
+            await addresses.wipe_redis()
+        return await read(self, queue, wanted)
+
+    # Given a Redis that was wiped, and is so again when the events are copied after a rebuild
+    await addresses.wipe_redis()
+    monkeypatch.setattr(RedisStore, "read", lose_and_read)
+    with pytest.raises(StoreUnavailable):
+        await broker.receive("jobs")
+    # Then it is rebuilt once more
+    assert await broker.receive("jobs") == []
+    assert len(await broker.read("told-events")) == 1
+
+
+async def test_a_lost_queue_does_not_become_the_events_of_another(
+    broker: Broker, addresses: Addresses
+) -> None:
+    await broker.create_queue("told-events")
+    (sent,) = await broker.publish("told-events", [b"a"])
+    await _lose(addresses, "told", "-events")
+    with pytest.raises(QueueExists):
+        await broker.create_queue("told", events=True)
+    assert [m.id for m in await broker.read("told-events")] == [sent.id]
+
+
 async def test_definitions_from_before_the_loss_are_not_used(
     store: ArchivedStore, other: ArchivedStore, addresses: Addresses, broker: Broker
 ) -> None:
@@ -257,8 +336,43 @@ async def test_a_name_without_a_queue_does_no_harm(
     assert (await store.recover()).archived == {}
 
 
-async def _lose(addresses: Addresses, queue: str) -> None:
+async def _during_rebuilding(
+    store: ArchivedStore,
+    other: ArchivedStore,
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[], Coroutine[Any, Any, object]],
+) -> asyncio.Task[object]:
+    """Rebuild a queue, and return the task of a call.
+
+    ``other`` makes that between the queue's drop and its restore, after it has found that nothing
+    is missing.
+    """
+    is_checked, is_dropped = asyncio.Event(), asyncio.Event()
+    check, drop = other._completeness.check, RedisStore.drop
+
+    async def check_early(queue: str = "") -> None:
+        await check(queue)
+        is_checked.set()
+        await is_dropped.wait()
+
+    async def drop_and_wait(self: RedisStore, queue: str) -> QueueState | None:
+        state = await drop(self, queue)
+        is_dropped.set()
+        await asyncio.wait([calling], timeout=_PATIENCE_SECONDS)
+        return state
+
+    monkeypatch.setattr(other._completeness, "check", check_early)
+    monkeypatch.setattr(RedisStore, "drop", drop_and_wait)
+    calling = asyncio.create_task(call())
+    await is_checked.wait()
+    await store.recover()
+    assert is_dropped.is_set()
+    return calling
+
+
+async def _lose(addresses: Addresses, queue: str, suffix: str = "") -> None:
     """Remove all keys of a queue from Redis."""
+    pattern = f"{addresses.name}:{{{queue}}}{suffix}*"
     async with Redis.from_url(redis_url()) as redis:
-        keys = [key async for key in redis.scan_iter(match=f"{addresses.name}:{{{queue}}}*")]
+        keys = [key async for key in redis.scan_iter(match=pattern)]
         await redis.unlink(*keys)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from penstock.broker import Broker
-from penstock.core.message import NewMessage
+from penstock.core.message import Message, NewMessage
 from penstock.core.settling import Outcome
 from penstock.errors import QueueNotFound
+from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Addresses, Open
+from tests.redis_server import redis_url
 
 
 async def test_every_accepted_message_comes_back_with_its_index_id_and_body(
@@ -208,3 +213,71 @@ async def test_purged_messages_do_not_come_back(
     await addresses.wipe_redis()
     other = Broker(await open_server())
     assert [(d.index, d.body) for d in await other.receive("jobs", limit=9)] == [(2, b"c")]
+
+
+@pytest.mark.parametrize("at", [0, 1, 2], ids=["first part", "second part", "end"])
+async def test_a_redis_that_is_wiped_while_it_is_rebuilt_is_rebuilt_by_one_server_alone(
+    at: int,
+    store: ArchivedStore,
+    addresses: Addresses,
+    open_server: Open,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given more messages than are restored at a time
+    broker = Broker(store)
+    await broker.create_queue("jobs")
+    sent = [p.id for p in await broker.publish("jobs", [b"%d" % n for n in range(1500)])]
+    other = await open_server()
+    messages = Archive.messages
+
+    async def messages_and_wipe(self: Archive, *arguments: Any) -> AsyncIterator[list[Message]]:
+        parts = [part async for part in messages(self, *arguments)]
+        for number, part in enumerate([*parts, None]):
+            if number == at:
+                monkeypatch.undo()
+                # When Redis is wiped once more, and another server begins to rebuild it
+                await addresses.wipe_redis()
+                rebuilding.append(asyncio.create_task(other.recover()))
+                async with Redis.from_url(redis_url()) as redis:
+                    while not await redis.exists(f"{addresses.name}:{{jobs}}"):  # noqa: ASYNC110
+                        await asyncio.sleep(0)
+            if part is not None:
+                yield part
+
+    rebuilding: list[asyncio.Task[Any]] = []
+    monkeypatch.setattr(Archive, "messages", messages_and_wipe)
+    await addresses.wipe_redis()
+    await store.recover()
+    await rebuilding[0]
+    # Then nothing is missing
+    assert [m.id for m in await Broker(other).read("jobs", limit=2000)] == sent
+    given = await Broker(other).receive("jobs", limit=2000)
+    assert [d.id for d in given] == sent
+
+
+async def test_what_is_due_in_a_queue_waits_until_it_is_rebuilt(
+    store: ArchivedStore, addresses: Addresses, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given messages that retention keeps only because nobody has settled them
+    broker = Broker(store)
+    await broker.create_queue("jobs", retention_messages=1)
+    sent = [p.id for p in await broker.publish("jobs", [b"a", b"b", b"c"])]
+    other = await open_server()
+    before = await broker.stats()
+    messages = Archive.messages
+    seen: list[Any] = []
+
+    async def messages_and_tick(self: Archive, *arguments: Any) -> AsyncIterator[list[Message]]:
+        async for part in messages(self, *arguments):
+            yield part
+        # When a server does its regular work while they are restored
+        await other._hot.tick()
+        seen.append(await Broker(other).stats())
+
+    monkeypatch.setattr(Archive, "messages", messages_and_tick)
+    await addresses.wipe_redis()
+    await store.recover()
+    # Then they are all there, and nobody has seen a part of them
+    assert seen == [[]]
+    assert [d.id for d in await broker.receive("jobs", limit=9)] == sent
+    assert [one.messages for one in before] == [one.messages for one in await broker.stats()]

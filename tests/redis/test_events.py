@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
+import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.lifecycle import runs_in
+from penstock.storage.redis.connection import Argument
+from penstock.storage.redis.steps import Steps
 from penstock.storage.redis.store import RedisStore
 
 EVENTS = "orders-events"
@@ -99,3 +103,22 @@ async def test_a_plain_queue_with_such_a_name_is_one(observed: Broker) -> None:
     await observed.create_queue("my")
     await observed.delete_queue("my")
     assert [message.body for message in await observed.read("my-events")] == [b"a"]
+
+
+async def test_a_queue_that_is_deleted_while_its_events_are_told_spoils_no_list(
+    observed: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await observed.publish("orders", [b"a"])
+    run = Steps.run
+
+    async def run_and_delete(self: Steps, name: str, key: str, *arguments: Argument) -> Any:
+        answer = await run(self, name, key, *arguments)
+        if name == "untold":
+            monkeypatch.undo()
+            await observed.delete_queue("orders")
+        return answer
+
+    # Given a server that has read what is to be told, when the queue is deleted
+    monkeypatch.setattr(Steps, "run", run_and_delete)
+    # Then it still lists the others
+    assert EVENTS not in [stats.name for stats in await observed.stats()]

@@ -80,8 +80,10 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
     there = ["--url", world.options["url"], "--master", "local[2]"]
     world.publish(queue, 5)
 
-    ran = call("run", "--once", "--queues", queue, *lake, *there)
+    ran = call("run", "--once", "--queues", f"{queue},nobody", *lake, *there)
     assert ran.exit_code == 0, ran.output
+    assert "There is no queue nobody to land." in ran.stderr
+    assert f"There is no queue {queue}" not in ran.stderr
     status = json.loads(call("status", "--json", *lake).stdout)
     assert status["landed"] == {queue: 5}
     assert call("report", *lake).exit_code == 0
@@ -103,6 +105,7 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
     [
         (["status"], "is not a lake: run the pipeline first"),
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
+        (["run", "--queues", "a,b c"], "queue name 'b c' is not allowed: use 1 to 50 letters"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator
@@ -117,16 +118,20 @@ def run_command(
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
         from penstock.pipeline.silver import check_schemas
+        from penstock.spark.options import check_queue
 
         if queues and pattern:
             raise InvalidArgument("--queues and --pattern contradict each other: give one")
+        names = [name.strip() for name in (queues or "").split(",") if name.strip()]
+        for name in names:
+            check_queue(name)
         typed = _schemas(schemas)
         chosen = Lake(lake)
         chosen.choose_format(format)
         job = Job(
             lake=chosen,
             options=_options(connection),
-            queues=[name.strip() for name in (queues or "").split(",") if name.strip()],
+            queues=names,
             pattern=pattern,
             subscription=subscription,
             once=once,
@@ -142,6 +147,8 @@ def run_command(
             job.lake, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
         )()
         check_schemas(typed)  # by Spark, which alone understands them
+        if once and names:
+            _tell_missing(names, job.options)
         with _signals(stop), _live() as live:
             progress = run(spark, job, stop=stop, show=lambda now: live.update(_shown(now)))
         _console().print(_shown(progress))
@@ -293,6 +300,18 @@ def reset_command(
             for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
                 each.remove()
         console().print(f"{found.root} is empty.", soft_wrap=True)
+
+
+def _tell_missing(names: list[str], options: dict[str, str]) -> None:
+    """Queues that do not exist are no error: without ``--once`` they are waited for."""
+    from penstock.spark.options import read_options
+    from penstock.spark.queues import Queues
+
+    every = {**options, "subscribePattern": "|".join(map(re.escape, names))}
+    found = Queues(read_options(every, "batch")).look()
+    for name in names:
+        if name not in found:
+            _console().print(f"There is no queue {name} to land.", soft_wrap=True)
 
 
 def _schemas(file: Path | None) -> dict[str, str]:

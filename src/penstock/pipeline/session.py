@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
@@ -71,20 +73,34 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def make_session(
-    master: str | None = None, *, memory: str = "1g", settings: dict[str, str] | None = None
+    master: str | None = None,
+    *,
+    memory: str = "1g",
+    settings: dict[str, str] | None = None,
+    is_shielded: bool = False,
 ) -> SparkSession:
-    """A new session, or the existing one with these settings. Without ``master``, Spark decides."""
-    builder = SparkSession.builder.appName("penstock-pipeline")
-    every = {**_SETTINGS, "spark.driver.memory": memory}
+    """A new session, or the existing one with these settings. Without ``master``, Spark decides.
+
+    With ``is_shielded``, signals for the process group, such as Ctrl-C, reach this process alone,
+    which can then stop Spark in good order: Spark and its workers are in a group of their own. They
+    end with this process nevertheless.
+    """
+    every = {**_SETTINGS, "spark.app.name": "penstock-pipeline", "spark.driver.memory": memory}
     if master is not None:
-        builder = builder.master(master)
+        every["spark.master"] = master
         if master.startswith("local"):
             every |= _LOCAL
             if "SPARK_HOME" not in os.environ:
                 every |= _INSTALLED
             # Workers run in the environment that has Penstock.
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    for name, value in {**every, **(settings or {})}.items():
+    every |= settings or {}
+    if is_shielded and SparkSession.getActiveSession() is None:
+        conf = SparkConf().setAll(list(every.items()))
+        gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+        SparkContext(conf=conf, gateway=gateway)
+    builder = SparkSession.builder
+    for name, value in every.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -94,13 +110,13 @@ def make_session(
 def make_quiet_session(
     log: Path, master: str | None, *, memory: str, settings: dict[str, str] | None = None
 ) -> SparkSession:
-    """Like `make_session`, with the stderr of Spark and its workers, mostly noise, in ``log``."""
+    """Like `make_session`, shielded, with the stderr of Spark, mostly noise, in ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     screen = os.dup(2)
     try:
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)  # the JVM that is started now inherits it
-            return make_session(master, memory=memory, settings=settings)
+            return make_session(master, memory=memory, settings=settings, is_shielded=True)
     finally:
         os.dup2(screen, 2)
         os.close(screen)

@@ -5,7 +5,8 @@
     PenstockError
     └── SparkError
         ├── DataLoss        data_loss: messages that were to be read are gone
-        ├── Unreachable     unreachable: the server could not do it within `retrySeconds`
+        ├── Unreachable     unreachable: the server could not do it within `retrySeconds`, or its
+        │                   certificate is not trusted
         └── Refused         whatever code the server gave
 """
 
@@ -29,7 +30,7 @@ class DataLoss(SparkError):
 
 
 class Unreachable(SparkError):
-    """The server did not answer, or was unavailable, for too long."""
+    """The server did not answer, or was unavailable, for too long; or it is not trusted."""
 
     code = "unreachable"
 

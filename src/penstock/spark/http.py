@@ -19,6 +19,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
+from penstock.errors import InvalidArgument
 from penstock.spark.errors import Refused, Unreachable
 from penstock.spark.options import Connection
 
@@ -95,8 +96,9 @@ class Server:
     ) -> Iterator[http.client.HTTPResponse]:
         """Make one attempt; yields the response, whose body is yet to be read.
 
-        Raises `Interrupted` for transient errors, `Refused` for others. After an error, or if the
-        body is not read to its end, the connection is closed.
+        Raises `Interrupted` for transient errors; `Refused`, `Unreachable` for a certificate that
+        is not trusted, and `InvalidArgument` for a `caFile` that has none. After an error, or if
+        the body is not read to its end, the connection is closed.
         """
         is_done = False
         try:
@@ -106,6 +108,11 @@ class Server:
                 raise _refusal(response.status, response.read())
             yield response
             is_done = response.isclosed()
+        except ssl.SSLCertVerificationError as exc:
+            raise Unreachable(
+                f"no connection to {self._options.url}: its certificate is not trusted "
+                f"({exc.verify_message}): name a file with its authority as caFile"
+            ) from exc
         except (OSError, http.client.HTTPException) as exc:
             raise Interrupted(str(exc) or type(exc).__name__) from exc
         finally:
@@ -132,9 +139,8 @@ class Server:
         host = self._parts.hostname or ""
         patience = self._options.timeout_seconds or None
         if self._parts.scheme == "https":
-            context = ssl.create_default_context(cafile=self._options.ca_file)
             return http.client.HTTPSConnection(
-                host, self._parts.port, timeout=patience, context=context
+                host, self._parts.port, timeout=patience, context=_trust(self._options.ca_file)
             )
         return http.client.HTTPConnection(host, self._parts.port, timeout=patience)
 
@@ -142,6 +148,16 @@ class Server:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _trust(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as exc:
+        raise InvalidArgument(
+            f"caFile is {ca_file!r}, from which no certificate can be read ({exc}): name a PEM "
+            "file that every machine of Spark has"
+        ) from exc
 
 
 def _refusal(status: int, body: bytes) -> Exception:

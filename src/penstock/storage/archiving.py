@@ -40,7 +40,8 @@ class ReaderState(msgspec.Struct, frozen=True, kw_only=True):
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything of a queue but its messages, at one point in time.
 
-    `at` orders the states of a queue: a later one has a larger value. `letters` is the state of its
+    `at` orders the states of a queue: a later one has a larger value. `number` grows with every
+    change of its definitions. `letters` is the state of its
     dead-letter queue, if it has one. `is_told`: its messages are the events of another queue, which
     the store publishes itself.
     """
@@ -58,6 +59,13 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
     readers: list[ReaderState]
     letters: QueueState | None = None
     is_told: bool = False
+    number: int = 0
+
+    def is_behind(self, earlier: QueueState) -> bool:
+        """Whether the store has lost something since an earlier state, and has older data now."""
+        if self.id != earlier.id:
+            return False
+        return self.number < earlier.number or self.next < earlier.next
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
@@ -92,6 +100,13 @@ class HotStore(Store, Protocol):
         """Differs each time the queue is rebuilt; None if it does not exist."""
         ...
 
+    async def rebuilt(self, queue: str) -> str | None:
+        """Differs each time the queue is restored without having been dropped for that.
+
+        Empty if it never was, None if the queue does not exist.
+        """
+        ...
+
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
         """None if there is no such queue.
 
@@ -110,7 +125,8 @@ class HotStore(Store, Protocol):
 
         Messages come in index order, and may be newer than the state. What is settled or was lost
         leaves a gap. The queue's dead letters take another call. Returns False, and touches
-        nothing, if the queue exists.
+        nothing, if the queue exists. Raises `StoreUnavailable`, and touches nothing further, once
+        the queue is lost again or somebody else rebuilds it.
 
         ``had_from`` is for a queue that was dropped just before: the index of its first message. A
         message from there on that it did not have is new: the progress at its index is another's.
@@ -137,6 +153,10 @@ class HotStore(Store, Protocol):
 
     async def lock(self, name: str, seconds: float) -> bool:
         """Take or renew a lock for work that one server must do alone. False if another has it."""
+        ...
+
+    async def renew(self, name: str, seconds: float) -> bool:
+        """Renew a lock. False if it was lost, even if nobody has it: others may have had it."""
         ...
 
     async def unlock(self, name: str) -> None: ...

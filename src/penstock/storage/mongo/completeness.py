@@ -12,7 +12,7 @@ from penstock.core.definitions import queue_exists
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.archiving import HotStore, Recovered
 from penstock.storage.mongo.archive import Archive
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import Mirror, is_recorded, source_of
 from penstock.storage.mongo.recovery import recover
 
@@ -35,7 +35,7 @@ class Completeness:
         self,
         hot: HotStore,
         archive: Archive,
-        locks: QueueLocks,
+        locks: Locks,
         mirror: Mirror,
         identity: str,
     ) -> None:
@@ -99,7 +99,7 @@ class Completeness:
                 return await operation()
             except QueueNotFound:
                 is_away = self._archive.problem is not None
-                if not await self._is_due() and (is_away or not await self._is_in_record(queue)):
+                if not await self._is_due() and (is_away or not await self.is_in_record(queue)):
                     self._refuse_if_unchecked(queue)
                     raise
                 await self.recover()
@@ -117,10 +117,11 @@ class Completeness:
 
     async def check_new(self, queue: str) -> None:
         """Raises `QueueExists` if the record has the queue, even if it is lost or being rebuilt."""
-        if await self._is_in_record(queue):
+        if await self.is_in_record(queue):
             raise queue_exists(queue)
 
-    async def _is_in_record(self, queue: str) -> bool:
+    async def is_in_record(self, queue: str) -> bool:
+        """Whether it exists, even if the hot store does not have it."""
         source = source_of(queue)
         if not is_recorded(source):
             return False

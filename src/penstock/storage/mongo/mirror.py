@@ -17,14 +17,14 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
-from penstock.core.message import Delivery
+from penstock.core.message import Delivery, parse_message_id
 from penstock.core.runs import Runs
-from penstock.errors import StoreUnavailable
+from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
-from penstock.storage.mongo.archive import Archive
+from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.documents import letter_document, message_document
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.marks import (
     added,
     consumed,
@@ -59,7 +59,7 @@ def source_of(queue: str) -> str:
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
-    def __init__(self, hot: HotStore, archive: Archive, locks: QueueLocks) -> None:
+    def __init__(self, hot: HotStore, archive: Archive, locks: Locks) -> None:
         self._hot = hot
         self._archive = archive
         self._locks = locks
@@ -101,6 +101,8 @@ class Mirror:
         A message may be consumed before its document is written, and then its mark is lost. So the
         marks of messages since the last two calls are made again.
 
+        Raises `IndexTaken` if the hot store has come back with old data, and lacks messages.
+
         A queue whose node is away does not affect the others; the error is raised at the end.
         """
         failure: StoreUnavailable | None = None
@@ -125,10 +127,15 @@ class Mirror:
     async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
         """Bring the record up to date with the hot store.
 
-        Marks that were made before are skipped, except from index ``repeat_from`` on.
+        Marks that were made before are skipped, except from index ``repeat_from`` on. Raises
+        `StoreUnavailable` also if the hot store loses the queue meanwhile.
         """
         async with self._locks.held(queue):
-            await self._copy(queue, repeat_from)
+            try:
+                await self._copy(queue, repeat_from)
+            except QueueNotFound as exc:
+                # Whoever asked may have asked for another queue, and must not be told of this one.
+                raise StoreUnavailable(f"queue {queue!r} was lost while it was copied") from exc
 
     async def delete(self, change: base.DeleteQueue, gone: asyncio.Event) -> None:
         """Delete a queue with its events and its record. A queue that just disappears is rebuilt.
@@ -156,15 +163,23 @@ class Mirror:
             gone.set()
 
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
-        # Now and then as a whole, so that nothing depends on what was read before.
-        known = self._saved.get(queue) if repeat_from is None else None
+        known = self._saved.get(queue)
+        newest = []
+        if repeat_from is not None:
+            # Now and then as a whole, so that nothing depends on what was read before.
+            newest = [] if known is None else await self._archive.ids(queue, known.salt, None)
+            known = None
         state = await self._hot.snapshot(queue, known)
         if state is None:
             self._saved.pop(queue, None)
             if queue in await self._archive.names_being_deleted():
                 await self._archive.forget(queue)
             return
+        for id in newest:
+            _check_has(state, id)
         before, is_being_deleted = await self._saved_state(state)
+        if before is not None and not is_being_deleted and state.is_behind(before):
+            raise _old_data(state, before.next)
         if before is not None and before.salt != state.salt and not is_being_deleted:
             logger.error(
                 "queue %s was made anew although the one before had not been deleted: the old "
@@ -257,6 +272,20 @@ class Mirror:
         if not await self._archive.has_ttl_indexes():
             for state in await self._archive.states():
                 await self._archive.sweep(state)
+
+
+def _check_has(state: QueueState, id: str) -> None:
+    """Raises `IndexTaken` if the hot store had a message before it had this state, and lost it."""
+    message = parse_message_id(id)
+    assert message is not None
+    if message.salt == state.salt and message.index >= state.next:
+        raise _old_data(state, message.index)
+
+
+def _old_data(state: QueueState, index: int) -> IndexTaken:
+    error = IndexTaken(f"queue {state.name!r} has come back with old data")
+    error.index = index
+    return error
 
 
 def _differs(before: QueueState, state: QueueState) -> bool:

@@ -14,15 +14,13 @@ from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
-from penstock.storage.mongo.locks import QueueLocks
-from penstock.storage.mongo.mirror import source_of
+from penstock.storage.mongo.locks import Locks
 
 __all__ = ["index_of", "is_lost", "recover"]
 
 logger = logging.getLogger(__name__)
 
 _LOCK = "rebuild"
-_LOCK_SECONDS = 30.0
 _LOCK_RETRY_SECONDS = 0.1
 _PENDING_WRITES_SECONDS = 0.1
 _CHUNK = 1000
@@ -32,7 +30,7 @@ _LIST = "the list of queues"  # in place of a queue: none can have this name
 async def recover(
     hot: HotStore,
     archive: Archive,
-    locks: QueueLocks,
+    locks: Locks,
     identity: str,
     suspects: Mapping[str, int],
     *,
@@ -50,18 +48,16 @@ async def recover(
     suspected index: what it has in their place was never answered. A queue without a record gets
     one.
     """
-    while not await hot.lock(_LOCK, _LOCK_SECONDS):
-        await asyncio.sleep(_LOCK_RETRY_SECONDS)
-        if trusts_mark and await hot.is_complete(identity):
-            return Recovered(restored={}, archived={}), {}
-    try:
+    async with locks.keeping(_LOCK):
+        while not await locks.take(_LOCK):
+            await asyncio.sleep(_LOCK_RETRY_SECONDS)
+            if trusts_mark and await hot.is_complete(identity):
+                return Recovered(restored={}, archived={}), {}
         was_complete = await hot.is_complete(identity)
         recovery = _Recovery(hot, archive, locks, suspects)
         recovered = await recovery.run()
         if was_complete or not recovery.unchecked:
             await hot.set_complete(identity)
-    finally:
-        await hot.unlock(_LOCK)
     return recovered, recovery.unchecked
 
 
@@ -92,7 +88,7 @@ class _Recovery:
     """One run of `recover`. `unchecked`: queues that could not be checked, with the reason."""
 
     def __init__(
-        self, hot: HotStore, archive: Archive, locks: QueueLocks, suspects: Mapping[str, int]
+        self, hot: HotStore, archive: Archive, locks: Locks, suspects: Mapping[str, int]
     ) -> None:
         self._hot = hot
         self._archive = archive
@@ -133,10 +129,12 @@ class _Recovery:
             self.unchecked[what] = str(exc)
 
     async def _is_damaged(self, state: QueueState) -> bool:
-        """Whether a queue is missing, or has lost messages."""
+        """Whether a queue is missing, has old data, or has lost messages."""
         now = await self._hot.snapshot(state.name)
+        if now is None or now.is_behind(state):
+            return True
         try:
-            return now is None or (now.salt == state.salt and await self._has_lost_messages(now))
+            return now.salt == state.salt and await self._has_lost_messages(now)
         except QueueNotFound:
             return True
 
@@ -157,7 +155,8 @@ class _Recovery:
             dropped = await self._hot.drop(state.name)
             if dropped is not None:
                 had_from = dropped.first
-                state = max(dropped, state, key=lambda one: one.at)
+                if not dropped.is_behind(state):
+                    state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
@@ -176,10 +175,8 @@ class _Recovery:
     async def _messages(
         self, state: QueueState, stop: int | None = None
     ) -> AsyncIterator[Sequence[Message]]:
-        """The messages to restore. Keeps the lock, and counts them unless they are dead letters."""
+        """The messages to restore. Counts them unless they are dead letters."""
         async for part in self._archive.messages(state.name, state.salt, stop):
-            await self._hot.lock(_LOCK, _LOCK_SECONDS)
-            await self._locks.renew(source_of(state.name))
             if stop is None:
                 self._restored[state.name] += len(part)
             yield part
@@ -188,7 +185,6 @@ class _Recovery:
         """Archive a queue that existed before there was an archive."""
         count = at = 0
         while found := await self._hot.read(queue, base.Span(start=at, limit=_CHUNK)):
-            await self._hot.lock(_LOCK, _LOCK_SECONDS)
             await self._archive.insert(queue, [message_document(message) for message in found])
             count += len(found)
             at = found[-1].index + 1

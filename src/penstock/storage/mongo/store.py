@@ -20,11 +20,9 @@ from random import SystemRandom
 
 from msgspec.structs import replace
 
-from penstock.core import definitions
 from penstock.core.callback import CallbackTarget
 from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.graph import HeldMessage
-from penstock.core.limits import EVENTS_SUFFIX
 from penstock.core.message import Delivery, Message, ViewedMessage
 from penstock.core.publishing import NewBatch, PublishResult
 from penstock.core.settling import Outcome
@@ -36,15 +34,14 @@ from penstock.storage.block import Chunk
 from penstock.storage.mongo.archive import Archive, IndexTaken
 from penstock.storage.mongo.completeness import Completeness
 from penstock.storage.mongo.connection import Connection
+from penstock.storage.mongo.defining import Defining
 from penstock.storage.mongo.documents import to_message
-from penstock.storage.mongo.locks import QueueLocks
+from penstock.storage.mongo.locks import Locks
 from penstock.storage.mongo.mirror import (
     MARK_SECONDS,
     PASS_SECONDS,
     SWEEP_SECONDS,
     Mirror,
-    is_recorded,
-    source_of,
 )
 from penstock.storage.mongo.publishing import ArchiveMode, Publishing
 from penstock.storage.mongo.shared import ArchivedShared
@@ -67,13 +64,13 @@ class ArchivedStore:
         self._archive = archive
         self._mode = mode
         self._writer = Writer(archive, hot.version)
-        locks = QueueLocks(hot)
-        self._mirror = Mirror(hot, archive, locks)
-        self._completeness = Completeness(hot, archive, locks, self._mirror, identity)
+        self._locks = Locks(hot)
+        self._mirror = Mirror(hot, archive, self._locks)
+        self._completeness = Completeness(hot, archive, self._locks, self._mirror, identity)
+        self._defining = Defining(hot, archive, self._locks, self._mirror, self._completeness)
         self._publishing = Publishing(hot, archive, self._writer, self._completeness, mode)
         self._shared = ArchivedShared(hot.shared, archive.connection)
         self.recovered = Recovered(restored={}, archived={})
-        self._turn = asyncio.Lock()
         self._ticker: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -131,32 +128,7 @@ class ArchivedStore:
 
     async def define(self, change: base.Change) -> None:
         self._writer.check_room()
-        if isinstance(change, base.CreateQueue):
-            definitions.check_queue(change.queue, change.config)
-            if is_recorded(change.queue):
-                await self._archive.check_no_foreign_documents(change.queue)
-        async with self._turn:
-            await self._completeness.check(change.queue)
-            if isinstance(change, base.CreateQueue):
-                await self._completeness.check_new(change.queue)
-            if isinstance(change, base.DeleteQueue) and is_recorded(change.queue):
-                await self._completeness.find(change.queue)
-                gone = asyncio.Event()
-                defining = asyncio.ensure_future(self._mirror.delete(change, gone))
-                await gone.wait()
-            else:
-                defining = asyncio.ensure_future(
-                    self._completeness.call(change.queue, lambda: self._hot.define(change))
-                )
-                # Let it queue for the hot store's own lock, so that changes keep their order.
-                await asyncio.sleep(0)
-        await defining
-        if isinstance(change, base.DeleteQueue):
-            return
-        self._mirror.mark_changed(change.queue)
-        await self._mirror.copy(source_of(change.queue))
-        if _asks_for_events(change):
-            await self._mirror.copy(change.queue + EVENTS_SUFFIX)
+        await self._defining.apply(change)
 
     # Messages.
 
@@ -245,11 +217,9 @@ class ArchivedStore:
     async def operate(self, queue: str, action: base.Action) -> int:
         if isinstance(action, base.Purge):
             self._writer.check_room()
+            return await self._defining.purge(queue)
         count = await self._completeness.call(queue, lambda: self._hot.operate(queue, action))
         self._mirror.mark_changed(queue)
-        if isinstance(action, base.Purge):
-            await self._mirror.copy(source_of(queue))
-            await self._mirror.purge(queue)
         return count
 
     async def held(self, queue: str, subscription: str, limit: int) -> list[HeldMessage]:
@@ -282,7 +252,7 @@ class ArchivedStore:
 
     async def copy_changed(self) -> None:
         """Bring the record up to date with what this server has changed."""
-        await self._mirror.copy_changed()
+        await self._unless_old(self._mirror.copy_changed)
 
     async def copy_all(self) -> None:
         """Bring the record up to date, whoever made the changes."""
@@ -294,9 +264,13 @@ class ArchivedStore:
             await self.recover()
 
     async def _copy_all(self) -> None:
+        await self._unless_old(self._mirror.copy_all)
+
+    async def _unless_old(self, copy: Callable[[], Awaitable[None]]) -> None:
+        """Copy, or recover if the hot store has come back with old data."""
         try:
-            await self._mirror.copy_all()
-        except IndexTaken:  # by events, which are not published through here
+            await copy()
+        except IndexTaken:
             await self.recover()
 
     async def sweep(self) -> None:
@@ -317,7 +291,12 @@ class ArchivedStore:
             try:
                 if self._archive.problem is not None:
                     await self._archive.ping()
-                work = [self._completeness.check, self.check_answered, self.copy_changed]
+                work = [
+                    self._locks.release_left,
+                    self._completeness.check,
+                    self.check_answered,
+                    self.copy_changed,
+                ]
                 if now >= next_pass and await self._is_our_turn("archive-pass", PASS_SECONDS):
                     next_pass = now + PASS_SECONDS
                     work.append(self.copy_all)
@@ -374,16 +353,8 @@ class ArchivedStore:
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await self._mirror.copy_changed()
+                await self._locks.release_left()
         except (PenstockError, TimeoutError) as exc:
             logger.error("the archive is behind: %s", exc)
         await self._hot.close()
         await self._archive.close()
-
-
-def _asks_for_events(change: base.Change) -> bool:
-    match change:
-        case base.CreateQueue():
-            return change.config.events
-        case base.AlterQueue():
-            return bool(change.changes.get("events"))
-    return False

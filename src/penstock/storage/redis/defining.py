@@ -141,7 +141,9 @@ class Defining:
             if config.events and (definition.source or definition.observed):
                 raise definitions.no_events_of_its_own(change.queue)
             is_fifo_changed = config.fifo != definition.config.fifo
-            events = _pack(self._events_queue(change.queue)) if config.events else b""
+            # Not for a change of something else: an events queue that is missing may be on its way.
+            has_new_events = config.events and "events" in change.changes
+            events = _pack(self._events_queue(change.queue)) if has_new_events else b""
             version = ["version", definition.next_version]
             return ["1" if is_fifo_changed else "", events, *queue_fields(config), *version]
 

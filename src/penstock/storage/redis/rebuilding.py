@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from random import SystemRandom
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from penstock.core.filters import compile_filter
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import PLAIN, Message
 from penstock.core.runs import Runs
+from penstock.errors import StoreUnavailable
 from penstock.storage.archiving import QueueState, ReaderState, Tries
 from penstock.storage.redis.connection import Argument
 from penstock.storage.redis.definitions import Feed
@@ -56,17 +58,22 @@ class Rebuilding:
             # First, since the list may be on another node: a queue that is not in it is not found.
             await self._steps.command("SADD", self._steps.keys.queues, state.name)
         is_left = "1" if had_from is None else "0"
-        (answer,) = await self._steps.run("restore_queue", key, _pack(_fields(state)), is_left)
+        token = f"{SystemRandom().getrandbits(64):x}"
+        fields = _fields(state)
+        if had_from is None:  # otherwise nothing that was answered is lost
+            fields += [b"rebuilt", token.encode()]
+        (answer,) = await self._steps.run("restore_queue", key, _pack(fields), is_left, token)
         if answer != b"ok":
             return False
-        present, matched, lost = await self._restore_messages(key, state, messages, had_from)
-        await self._restore_readers(key, _without(state, lost), present, matched)
+        present, matched, lost = await self._restore_messages(key, token, state, messages, had_from)
+        await self._restore_readers(key, token, _without(state, lost), present, matched)
         self._steps.forget(state.name)
         return True
 
     async def _restore_messages(
         self,
         key: str,
+        token: str,
         state: QueueState,
         messages: AsyncIterator[Sequence[Message]],
         had_from: int | None,
@@ -81,8 +88,12 @@ class Rebuilding:
         async for part in messages:
             for chunk in _chunks(part):
                 since = "" if had_from is None else had_from
-                arguments = _message_arguments(chunk)
-                for index in await self._steps.run("restore_messages", key, since, *arguments):
+                new = await self._steps.run(
+                    "restore_messages", key, token, since, *_message_arguments(chunk)
+                )
+                if new is None:
+                    raise _lost_again(state.name)
+                for index in new:
                     lost.add(int(index), int(index) + 1)
                 for message in chunk:
                     present.add(message.index, message.index + 1)
@@ -102,26 +113,30 @@ class Rebuilding:
         key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
         return bool(await self._steps.run("lock", key, token, milliseconds))
 
+    async def renew(self, name: str, token: str, seconds: float) -> bool:
+        key, milliseconds = self._steps.keys.lock(name), round(seconds * 1000)
+        return bool(await self._steps.run("renew", key, token, milliseconds))
+
     async def unlock(self, name: str, token: str) -> None:
         await self._steps.run("unlock", self._steps.keys.lock(name), token)
 
     async def _restore_readers(
-        self, key: str, state: QueueState, present: Runs, matched: dict[str, Runs]
+        self, key: str, token: str, state: QueueState, present: Runs, matched: dict[str, Runs]
     ) -> None:
         """Restore the subscriptions, for which all indexes without a message are settled."""
         steps = self._steps
         stop = max(state.next, present.stop)
         # What is missing in front may still come, and then it must not seem to be removed.
         first = state.first if present.first is None else min(state.first, present.first)
-        await steps.command("HSET", key, "next", stop, "first", first)
         gone = [bound for run in present.outside(0, stop) for bound in run]
-        version = dict(_pairs(state.fields))[b"version"].decode()
-        number = int(version.partition(".")[2])
-        await steps.run(
+        number = _number(dict(_pairs(state.fields)))
+        (answer,) = await steps.run(
             "restore_readers",
             key,
             steps.time,
+            token,
             number + 1,
+            _pack((first, stop)),
             _pack((state.refers, state.pins)),
             _pack(gone),
             *(
@@ -144,6 +159,14 @@ class Rebuilding:
                 for reader in state.readers
             ),
         )
+        if answer != b"ok":
+            raise _lost_again(state.name)
+
+
+def _lost_again(queue: str) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"queue {queue!r} was lost again, or is rebuilt by another server: try again shortly"
+    )
 
 
 def _without(state: QueueState, lost: Runs) -> QueueState:
@@ -238,12 +261,18 @@ def _queue_state(
         next=int(fields[b"next"]),
         config=_queue_config(fields[b"config"]),
         is_told=b"observed" in fields,
+        number=_number(fields),
         fields=flat,
         refers=refers,
         pins=pins,
         readers=[by_name[name] for name in fields.get(b"subs", b"").decode().split()],
         letters=letters,
     )
+
+
+def _number(fields: dict[bytes, bytes]) -> int:
+    """Of the version of the definitions."""
+    return int(fields[b"version"].partition(b".")[2])
 
 
 def _reader_state(answer: list[Any]) -> ReaderState:

@@ -350,6 +350,13 @@ class RedisStore:
         found = await self._steps.command("HGET", self._steps.keys.queue(queue), "version")
         return None if found is None else str(found, "utf-8")
 
+    async def rebuilt(self, queue: str) -> str | None:
+        if not is_name(queue):  # what is not a name must not get into a key
+            return None
+        key = self._steps.keys.queue(queue)
+        version, token = await self._steps.command("HMGET", key, "version", "rebuilt")
+        return None if version is None else (token or b"").decode()
+
     async def snapshot(self, queue: str, known: QueueState | None = None) -> QueueState | None:
         await self._overview.tell_events(queue)
         return await self._rebuilding.snapshot(queue, known)
@@ -373,6 +380,9 @@ class RedisStore:
 
     async def lock(self, name: str, seconds: float) -> bool:
         return await self._rebuilding.lock(name, self._token, seconds)
+
+    async def renew(self, name: str, seconds: float) -> bool:
+        return await self._rebuilding.renew(name, self._token, seconds)
 
     async def unlock(self, name: str) -> None:
         await self._rebuilding.unlock(name, self._token)

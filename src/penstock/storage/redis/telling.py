@@ -14,6 +14,7 @@ import msgspec
 from penstock.core.lifecycle import EVENTS_CONTENT_TYPE, Kind, LifecycleRun, bodies_of
 from penstock.core.message import Envelope
 from penstock.core.publishing import NewBatch
+from penstock.errors import QueueNotFound
 from penstock.storage.redis.messages import MICROSECONDS
 from penstock.storage.redis.steps import Steps
 
@@ -53,7 +54,10 @@ class Telling:
         self._publish = publish
 
     async def tell(self, queue: str) -> None:
-        """On return, the events queue has everything that had happened when this was called."""
+        """On return, the events queue has everything that had happened when this was called.
+
+        Unless it is gone, or is being rebuilt: then it gets that later, if it comes back.
+        """
         key = self._steps.keys.queue(queue)
         while True:
             told, entries = await self._steps.run("untold", key, _MOST)
@@ -63,7 +67,10 @@ class Telling:
             count = len(bodies)
             size = sum(map(len, bodies)) + len(_HEAD) * count
             batch = NewBatch(bodies, [_ENVELOPE] * count, [_HEAD] * count, size)
-            await self._publish(queue, batch, f"{told.decode()}:{len(entries)}")
+            try:
+                await self._publish(queue, batch, f"{told.decode()}:{len(entries)}")
+            except QueueNotFound:
+                return
 
 
 def _runs(entry: bytes) -> list[LifecycleRun]:

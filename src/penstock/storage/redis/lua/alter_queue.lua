@@ -5,7 +5,7 @@
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the version of the definitions that the server knows
 -- ARGV[3]  1 if the setting `fifo` changes, or empty
--- ARGV[4]  packed: the events queue as in create_queue.lua; or empty if the queue has none
+-- ARGV[4]  packed: the events queue as in create_queue.lua, which is made unless it exists; or empty
 -- ARGV[5…] fields of the queue: name and value in turn
 -- Returns  ok; fifo if that cannot change because there are messages; taken as in create_queue.lua
 -- uses: runs queue reader letters

@@ -5,20 +5,28 @@
 -- KEYS[1]  the queue's hash; writes all keys of its subscriptions, its :letters and :pins; removes its
 --          :former
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
--- ARGV[2]  the least number that the queue's version gets
--- ARGV[3]  packed: fields of :letters, fields of :pins
--- ARGV[4]  packed: bounds of the indexes that have no message any more
--- ARGV[5…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
+-- ARGV[2]  the token of restore_queue.lua
+-- ARGV[3]  the least number that the queue's version gets
+-- ARGV[4]  packed: first and next index
+-- ARGV[5]  packed: fields of :letters, fields of :pins
+-- ARGV[6]  packed: bounds of the indexes that have no message any more
+-- ARGV[7…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
 --          waiting}. Settled, dead, opened and matched are bounds; tries are {index, deliveries,
 --          epoch, whether a late ack counts, reason, ...}, and waiting is {index, due, ...}.
--- Returns  ok
+-- Returns  ok; or lost as restore_messages.lua returns nil
 -- uses: runs queue reader letters time family
+if redis.call('HGET', KEYS[1], 'attempt') ~= ARGV[2] then
+  return {'lost'}
+end
 local q = load_queue(KEYS[1])
 set_time(q, ARGV[1])
-local kept = cmsgpack.unpack(ARGV[3])
+local bounds = cmsgpack.unpack(ARGV[4])
+put(q, 'first', bounds[1])
+put(q, 'next', bounds[2])
+local kept = cmsgpack.unpack(ARGV[5])
 call_many('HSET', q.key .. ':letters', {}, kept[1])
 call_many('HSET', q.key .. ':pins', {}, kept[2])
-local gone = cmsgpack.unpack(ARGV[4])
+local gone = cmsgpack.unpack(ARGV[6])
 
 local function add_bounds(key, bounds)
   local new = 0
@@ -120,9 +128,9 @@ local function place_rest(s)
 end
 
 local readers = {}
-for at = 5, #ARGV do
+for at = 7, #ARGV do
   local one = cmsgpack.unpack(ARGV[at])
-  readers[at - 4] = {restore_reader(one), one[8]}
+  readers[at - 6] = {restore_reader(one), one[8]}
 end
 for _, one in ipairs(readers) do
   place_tried(one[1], one[2])
@@ -135,7 +143,8 @@ for _, one in ipairs(readers) do
 end
 look_again(q, 0)
 -- A server may know versions that are later than the one in the archive, but none from the future.
-put(q, 'version', q.id .. '.' .. text(math.max(tonumber(ARGV[2]), q.now)))
+put(q, 'version', q.id .. '.' .. text(math.max(tonumber(ARGV[3]), q.now)))
+redis.call('HDEL', q.key, 'attempt')
 redis.call('UNLINK', q.key .. ':former')
 tell(q)
 finish()

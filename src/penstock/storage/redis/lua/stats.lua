@@ -9,7 +9,7 @@
 --          delayed, parked, held, unsettled, lowest unsettled index, when that was created or -1}
 -- uses: runs queue reader
 local q = load_queue(KEYS[1])
-if not q then
+if not q or q.version == '' then
   return {}
 end
 set_time(q, ARGV[1])

@@ -57,8 +57,9 @@ local function new_letters(q, most)
   return #found > 0 and answer or 1
 end
 
-local due = redis.call('HMGET', KEYS[1], 'id', 'swept', 'dlq')
+local due = redis.call('HMGET', KEYS[1], 'version', 'swept')
 if not due[1] then
+  -- Without its subscriptions, a queue that is being rebuilt would lose what they have not settled.
   return 0
 end
 local q = load_queue(KEYS[1])
