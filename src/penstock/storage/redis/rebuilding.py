@@ -44,6 +44,8 @@ class Rebuilding:
         try:
             return parse_snapshot(queue, answer, known)
         except KeyError:
+            if known is None:
+                raise
             # Redis has older data than ``known``, with a subscription that was deleted since.
             return await self.snapshot(queue, None)
 
