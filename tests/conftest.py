@@ -79,9 +79,10 @@ _SLOW = (
 
 
 def pytest_configure() -> None:
-    # In the background of a shell it is ignored, and would be in every process that a test starts
-    # and interrupts.
+    # In the background of a shell, and after nohup, these are ignored, and would be in every
+    # process that a test starts and interrupts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
