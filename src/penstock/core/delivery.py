@@ -91,7 +91,7 @@ def _shares(queue: Queue, runs: list[Run], wants: Sequence[Want]) -> list[list[R
         share = _take(left, limit)
         if not share:
             break
-        if most_bytes is not None:
+        if most_bytes is not None and limit > 1:  # one is never too many
             fitting = _within(queue, share, most_bytes)
             left += reversed(share)
             share = _take(left, sum(stop - start for start, stop in fitting))

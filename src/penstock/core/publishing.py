@@ -45,7 +45,6 @@ __all__ = [
     "prepare",
     "prepare_packed",
     "publish",
-    "too_short",
 ]
 
 
@@ -275,7 +274,7 @@ def publish(machine: Machine, queue_name: str, batch: NewBatch, now_ns: int) -> 
                 for at, index in known.items()
             }
     if bodies:
-        if envelopes is not None and (setting := too_short(queue, envelopes, now_ns)):
+        if envelopes is not None and (setting := _too_short(queue, envelopes, now_ns)):
             raise never_due(queue_name, setting)
         _check_bound(machine, queue, len(bodies), size, now_ns)
         kept_batch = NewBatch(bodies, envelopes, heads, size)
@@ -315,7 +314,7 @@ def is_repeated(queue: Queue, batch: NewBatch, now_ns: int) -> bool:
     return any(queue.requests.get(part.key, since_ns) is not None for part in batch.keys)
 
 
-def too_short(queue: Queue, envelopes: Sequence[Envelope], now_ns: int) -> str:
+def _too_short(queue: Queue, envelopes: Sequence[Envelope], now_ns: int) -> str:
     """The setting by which one of these would expire before it is due; empty if there is none."""
     config = queue.config
     ttl, retention = config.message_ttl_seconds, config.retention_seconds

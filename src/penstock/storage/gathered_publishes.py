@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from penstock.core.limits import MAX_BATCH_BYTES, MAX_BATCH_MESSAGES
 from penstock.core.machine import Machine
-from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish, too_short
+from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
 from penstock.core.queue import Queue
+from penstock.errors import InvalidArgument
 from penstock.storage.answers import Answer, reject
 from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
@@ -94,8 +96,10 @@ class GatheredPublishes(Gathering):
             now_ns = self._now_ns()
             queue = self._machine.queue(group.queue)
             if len(batches) > 1 and _may_merge(queue, group, now_ns):
-                result = self._accept(group.queue, merge(batches), now_ns)
-                return list(zip(answers, result.split(batches), strict=True))
+                # If one of them would expire before it is due, each is judged by itself.
+                with suppress(InvalidArgument):
+                    result = self._accept(group.queue, merge(batches), now_ns)
+                    return list(zip(answers, result.split(batches), strict=True))
         except Exception as exc:
             for answer in answers:
                 reject(answer, exc)
@@ -116,15 +120,8 @@ class GatheredPublishes(Gathering):
 
 
 def _may_merge(queue: Queue, group: _Group, now_ns: int) -> bool:
-    """False if a call may be refused or answered by itself.
-
-    That is so for a bound, for a message that would expire before it is due, and for a known key.
-    """
+    """False if a call may be refused or answered by itself: for a bound, or for a known key."""
     config = queue.config
     if config.max_messages is not None or config.max_bytes is not None:
-        return False
-    if any(
-        b.envelopes is not None and too_short(queue, b.envelopes, now_ns) for b in group.batches
-    ):
         return False
     return not (group.keys and any(is_repeated(queue, b, now_ns) for b in group.batches))
