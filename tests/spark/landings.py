@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.http.v1 import arrow_columns
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -35,33 +36,9 @@ __all__ = [
 ]
 
 DAY = "2030-01-31"
-_BRONZE = pa.schema(
-    [
-        ("index", pa.int64()),
-        ("id", pa.string()),
-        ("body", pa.binary()),
-        ("content_type", pa.string()),
-        ("attributes", pa.map_(pa.string(), pa.string())),
-        ("topic", pa.string()),
-        ("priority", pa.int32()),
-        ("group_key", pa.string()),
-        ("created_at", pa.timestamp("us", "UTC")),
-    ]
-)
-_EVENTS = pa.schema(
-    [
-        ("events_index", pa.int64()),
-        ("index", pa.int64()),
-        ("id", pa.string()),
-        ("event", pa.string()),
-        ("subscription", pa.string()),
-        ("deliveries", pa.int32()),
-        ("reason", pa.string()),
-        ("topic", pa.string()),
-        ("published_at", pa.timestamp("us", "UTC")),
-        ("at", pa.timestamp("us", "UTC")),
-    ]
-)
+# Of the files: the queue is in their paths.
+_BRONZE = arrow_columns.MESSAGES.remove(0)
+_EVENTS = arrow_columns.EVENTS.remove(0)
 # By these alone anything changes on a disk.
 STEPS = ("write", "move_to", "remove", "sync")
 

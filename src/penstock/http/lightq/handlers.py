@@ -154,7 +154,8 @@ class LightQ:
             # The group may be older than the setting.
             await self._limit_letters(group)
         try:
-            deliveries = await self._broker.receive(group, limit=count, most_bytes=_BATCH_BYTES)
+            most_bytes = _BATCH_BYTES if count > 1 else None
+            deliveries = await self._broker.receive(group, limit=count, most_bytes=most_bytes)
         except QueueNotFound:
             return []
         return [stored_form(delivery) for delivery in deliveries]
