@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from penstock.core import machine as machine_module
@@ -92,7 +93,7 @@ def test_a_delivery_count_that_is_lost_is_found() -> None:
     def forget(subscription: Subscription) -> None:
         subscription.leases = Leases(
             {
-                index: lease._replace(deliveries=0)
+                index: msgspec.structs.replace(lease, deliveries=0)
                 for index, lease in subscription.leases.by_index().items()
             }
         )

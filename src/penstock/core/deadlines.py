@@ -11,7 +11,7 @@ __all__ = ["Deadlines"]
 
 
 class Deadlines:
-    """A heap with one entry per delivery, however many messages it has.
+    """A heap with an entry for each run of messages that were delivered together.
 
     The invariant: every lease with a deadline is in an entry of its epoch that is due no later than
     that deadline. Entries are never removed early, so some belong to leases that have ended or were
@@ -21,25 +21,26 @@ class Deadlines:
     __slots__ = ("heap",)
 
     def __init__(self, leases: Leases | None = None) -> None:
-        self.heap: list[tuple[int, int, list[Run]]] = [
-            (lease.deadline_ns, lease.epoch, [(start, stop)])
+        # Of numbers alone, which is nothing to the garbage collector; there may be many.
+        self.heap: list[tuple[int, int, int, int]] = [
+            (lease.deadline_ns, lease.epoch, start, stop)
             for start, stop, lease in leases or ()
             if lease.deadline_ns is not None
         ]
         heapify(self.heap)
 
     def add(self, deadline_ns: int, epoch: int, runs: list[Run]) -> None:
-        heappush(self.heap, (deadline_ns, epoch, runs))
+        for start, stop in runs:
+            heappush(self.heap, (deadline_ns, epoch, start, stop))
 
     def overdue(self, leases: Leases, now_ns: int) -> list[int]:
         """Indexes whose leases have run out. Removes the entries that were due."""
         found: dict[int, None] = {}  # an extended lease has several entries
         heap = self.heap
         while heap and heap[0][0] <= now_ns:
-            _, epoch, runs = heappop(heap)
-            for run in runs:
-                for start, stop, lease in leases.within(*run):
-                    ends_ns = lease.deadline_ns
-                    if lease.epoch == epoch and ends_ns is not None and ends_ns <= now_ns:
-                        found.update(dict.fromkeys(range(start, stop)))
+            _, epoch, first, end = heappop(heap)
+            for start, stop, lease in leases.within(first, end):
+                ends_ns = lease.deadline_ns
+                if lease.epoch == epoch and ends_ns is not None and ends_ns <= now_ns:
+                    found.update(dict.fromkeys(range(start, stop)))
         return list(found)

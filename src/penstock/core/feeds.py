@@ -7,7 +7,8 @@ priority, or special, as it is in the feed of everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from penstock.core.events import Published, pairs
 from penstock.core.feed import Feed
@@ -16,7 +17,8 @@ from penstock.core.filters import compile_filter
 __all__ = ["Feeds", "Special"]
 
 
-class Special(NamedTuple):
+# There may be millions: the garbage collector is to have nothing to do with them.
+class Special(msgspec.Struct, frozen=True, gc=False):
     """Why a cursor cannot simply walk over a message. A `due_ns` of 0 is no delay."""
 
     priority: int

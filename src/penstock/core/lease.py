@@ -6,12 +6,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.core.runs import Run
 
 __all__ = ["Attempts", "Lease", "LeasedRun", "Leases"]
 
 
-class Lease(NamedTuple):
+class Lease(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A delivery in flight. `deliveries` includes this one.
 
     `reason` is that of the message's last nack, if it was nacked before.

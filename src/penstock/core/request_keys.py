@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
 
 from penstock.core.runs import Run
 
-__all__ = ["PastRequest", "RequestKeys", "runs_in_order"]
+__all__ = ["NO_DUPLICATES", "PastRequest", "RequestKeys", "runs_in_order"]
+
+NO_DUPLICATES: dict[int, str] = {}  # one for all
 
 
-class PastRequest(msgspec.Struct, frozen=True, array_like=True):
+# There may be hundreds of thousands: the garbage collector is to have nothing to do with them.
+class PastRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request's messages as flat runs, in the order of the request.
 
     `duplicates` maps the positions of messages whose dedup keys were known to the first ones' ids.
     """
 
-    runs: list[int]
+    runs: tuple[int, ...]
     duplicates: dict[int, str] = {}
 
     @property
@@ -30,11 +33,10 @@ class PastRequest(msgspec.Struct, frozen=True, array_like=True):
 class RequestKeys:
     """The keys, in the order of their arrival, in which they are also forgotten."""
 
-    __slots__ = ("_order", "_past")
+    __slots__ = ("_past",)
 
     def __init__(self) -> None:
-        self._past: dict[str, tuple[int, PastRequest]] = {}
-        self._order: deque[tuple[int, str]] = deque()
+        self._past: OrderedDict[str, tuple[int, PastRequest]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._past)
@@ -46,15 +48,16 @@ class RequestKeys:
 
     def note(self, key: str, at_ns: int, request: PastRequest) -> None:
         self._past[key] = at_ns, request
-        self._order.append((at_ns, key))
+        self._past.move_to_end(key)
 
     def forget(self, before_ns: int) -> None:
         """Forget the keys that came at that time or earlier."""
-        order = self._order
-        while order and order[0][0] <= before_ns:
-            at_ns, key = order.popleft()
-            if self._past.get(key, (0, None))[0] == at_ns:
-                del self._past[key]
+        past = self._past
+        while past:
+            key = next(iter(past))
+            if past[key][0] > before_ns:
+                break
+            del past[key]
 
     def lose(self, first: int, stop: int) -> None:
         """Forget requests with messages that were lost to damage: they must not be answered so."""
@@ -68,19 +71,18 @@ class RequestKeys:
     @classmethod
     def load(cls, dump: dict[str, tuple[int, PastRequest]]) -> RequestKeys:
         keys = cls()
-        keys._past = dump
-        keys._order = deque(sorted((at_ns, key) for key, (at_ns, _) in dump.items()))
+        keys._past.update(sorted(dump.items(), key=lambda past: past[1][0]))
         return keys
 
 
-def runs_in_order(indexes: Sequence[int]) -> list[int]:
+def runs_in_order(indexes: Sequence[int]) -> tuple[int, ...]:
     """Flat runs of indexes in any order, keeping that order."""
     if isinstance(indexes, range):
-        return [indexes.start, indexes.stop]
+        return indexes.start, indexes.stop
     runs: list[Run] = []
     for index in indexes:
         if runs and runs[-1][1] == index:
             runs[-1] = (runs[-1][0], index + 1)
         else:
             runs.append((index, index + 1))
-    return [bound for run in runs for bound in run]
+    return tuple(bound for run in runs for bound in run)

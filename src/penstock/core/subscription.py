@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from penstock.core.config import DEFAULT_SUBSCRIPTION, SubscriptionConfig
 from penstock.core.counters import Counters
 from penstock.core.deadlines import Deadlines
@@ -472,7 +474,7 @@ class Subscription:
     def extend(self, indexes: list[int], deadline_ns: int) -> None:
         for run in runs_of(indexes):
             for start, stop, lease in self.leases.take(*run):
-                self.leases.put(start, stop, lease._replace(deadline_ns=deadline_ns))
+                self.leases.put(start, stop, replace(lease, deadline_ns=deadline_ns))
                 self.deadlines.add(deadline_ns, lease.epoch, [(start, stop)])
 
     def expire_leases(self, runs: list[Run]) -> None:

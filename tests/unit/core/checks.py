@@ -22,9 +22,9 @@ def check_reader(reader: Subscription, naive: NaiveSubscription, now_ns: int) ->
     assert reader.unsettled == len(naive.unsettled)
     assert reader.floor == naive.floor
     assert set(indexes_of(list(reader.dead))) == naive.dead
-    assert {i: tuple(lease)[:3] for i, lease in reader.leases.by_index().items()} == {
-        i: tuple(lease) for i, lease in naive.leases.items()
-    }
+    assert {
+        i: msgspec.structs.astuple(lease)[:3] for i, lease in reader.leases.by_index().items()
+    } == {i: tuple(lease) for i, lease in naive.leases.items()}
     assert {i: tried.deliveries for i, tried in reader.attempts.items()} == naive.tries
     assert set(indexes_of(list(reader.held()))) == naive.held, "held"
     parked = {index for line in reader.groups.lines.values() for index in line[1:]}

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
-from penstock.core.events import Event
+from penstock.core.events import Event, Published
 from penstock.core.machine import Place
 from penstock.core.timeline import Places
 from penstock.errors import StorageFailed
@@ -21,6 +20,7 @@ from penstock.storage.wal.committer import Committer
 from penstock.storage.wal.files import Files
 from penstock.storage.wal.log import RECORD_OVERHEAD_BYTES, Log, SyncMode
 from penstock.storage.wal.record import HEADER_BYTES, MARK_BYTES, Ending, Record, decode
+from penstock.storage.wal.record_cache import RecordCache
 from penstock.storage.wal.segment import file_name, offset_of, segment_of
 
 __all__ = ["WalJournal"]
@@ -37,11 +37,8 @@ class WalJournal:
         self._log = log
         self._committer = committer
         self._files = files
-        self._cache_bytes = cache_bytes
-        self._cached_bytes = 0
         self.moves = 0
-        # Not a dict: popping the oldest of a dict again and again walks over all deleted entries.
-        self._cache: OrderedDict[int, tuple[Event, int]] = OrderedDict()
+        self._cache = RecordCache(cache_bytes)
         self.packs: dict[int, str] = {}  # compacted segments, and their files
         self._room = 0  # for messages; counted down to save asking the log each time
         self._segment = 0
@@ -57,8 +54,8 @@ class WalJournal:
         if segment_of(locator) != self._segment:
             self._segment = segment_of(locator)
             self._room = 0  # the spare is in use now, so ask again
-        if kind == codec.PUBLISHED:
-            self._remember(locator, event, length)
+        if isinstance(event, Published):
+            self._cache.put(locator, payload, event)
         return Place(locator, length)
 
     def roll(self, *, into_own_space: bool = False) -> int:
@@ -94,20 +91,12 @@ class WalJournal:
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         self._committer.before_commit(callback, size)
 
-    def _remember(self, locator: int, event: Event, length: int) -> None:
-        cache = self._cache
-        cache[locator] = event, length
-        self._cached_bytes += length
-        while self._cached_bytes > self._cache_bytes and len(cache) > 1:
-            _, (_, freed) = cache.popitem(last=False)
-            self._cached_bytes -= freed
-
     def load_nowait(self, place: Place) -> Event | None:
         is_written = place.locator < self._log.written
         if is_written or self._log.failure is None:
             cached = self._cache.get(place.locator)
             if cached is not None:
-                return cached[0]
+                return cached
         if not is_written:
             return None
         name, offset = self._where(place)
@@ -160,15 +149,13 @@ class WalJournal:
             return codec.decode(record.kind, record.payload)
         event = codec.decode_published(record.payload, with_bodies=True)
         if remember:
-            self._remember(place.locator, event, place.length)
+            self._cache.put(place.locator, bytes(record.payload), event)
         return event
 
     def forget(self, segment: int) -> None:
         """Drop a segment's records from the cache, because they are about to move."""
         self.moves += 1
-        for locator in [at for at in self._cache if segment_of(at) == segment]:
-            _, freed = self._cache.pop(locator)
-            self._cached_bytes -= freed
+        self._cache.forget(segment)
 
     async def close(self) -> None:
         await self._committer.stop()
