@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
 
+from penstock.core.due import take_due
 from penstock.core.lease import Leases
 from penstock.core.runs import Run
 
@@ -36,9 +37,7 @@ class Deadlines:
     def overdue(self, leases: Leases, now_ns: int) -> list[int]:
         """Indexes whose leases have run out. Removes the entries that were due."""
         found: dict[int, None] = {}  # an extended lease has several entries
-        heap = self.heap
-        while heap and heap[0][0] <= now_ns:
-            _, epoch, first, end = heappop(heap)
+        for _, epoch, first, end in take_due(self.heap, now_ns):
             for start, stop, lease in leases.within(first, end):
                 ends_ns = lease.deadline_ns
                 if lease.epoch == epoch and ends_ns is not None and ends_ns <= now_ns:

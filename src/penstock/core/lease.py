@@ -84,6 +84,9 @@ class Leases:
         low, high = self._span(start, stop)
         if low == high:
             return []
+        if high - low == 1:  # the usual case
+            first, last = max(start, self._starts[low]), min(stop, self._stops[low])
+            return [LeasedRun(first, last, self._leases[low])]
         columns = (self._starts[low:high], self._stops[low:high], self._leases[low:high])
         found = list(map(LeasedRun, *columns))
         found[0] = found[0]._replace(start=max(start, found[0].start))

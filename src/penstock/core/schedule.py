@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappush
+
+from penstock.core.due import take_due
 
 __all__ = ["Schedule"]
 
@@ -32,10 +34,7 @@ class Schedule:
 
     def pop_due(self, now_ns: int) -> list[int]:
         """What is due and was not returned yet. It stays in `times`."""
-        found: dict[int, None] = {}  # one that was removed and added again is in the heap twice
-        heap, times = self.heap, self.times
-        while heap and heap[0][0] <= now_ns:
-            due_ns, index = heappop(heap)
-            if times.get(index) == due_ns:
-                found[index] = None
-        return list(found)
+        times = self.times
+        due = take_due(self.heap, now_ns)
+        # One that was removed and added again is in the heap twice.
+        return list(dict.fromkeys(index for due_ns, index in due if times.get(index) == due_ns))

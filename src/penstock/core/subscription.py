@@ -346,8 +346,10 @@ class Subscription:
     # Changing the state.
 
     def _make_ready(self, index: int) -> None:
-        lane = self.ready.setdefault(self.priority_of(index), Runs())
-        lane.add(index, index + 1)
+        priority = self.priority_of(index)
+        if priority not in self.ready:
+            self.ready[priority] = Runs()
+        self.ready[priority].add(index, index + 1)
 
     def _admit(self, index: int) -> None:
         """Put a message where it belongs: first by its group, then by its delay."""
