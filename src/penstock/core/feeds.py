@@ -18,7 +18,7 @@ __all__ = ["Feeds", "Special"]
 
 
 # There may be millions: the garbage collector is to have nothing to do with them.
-class Special(msgspec.Struct, frozen=True, gc=False):
+class Special(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Why a cursor cannot simply walk over a message. A `due_ns` of 0 is no delay."""
 
     priority: int
