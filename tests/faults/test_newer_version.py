@@ -10,12 +10,13 @@ import pytest
 from crc32c import crc32c
 
 from penstock.errors import NewerFormat
+from penstock.storage.wal import checkpoint, segment
 from penstock.storage.wal.files import DiskFiles
 from penstock.storage.wal.offline.repair import plan_repair
 from penstock.storage.wal.offline.verify import verify
 from tests.faults.store import make_history, open_store
 
-NEWER = struct.pack("<H", 3)
+NEWER = struct.pack("<H", max(segment.VERSION, checkpoint.VERSION) + 1)
 
 
 def make_segment_newer(path: Path) -> None:

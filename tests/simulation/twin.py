@@ -20,6 +20,7 @@ from penstock.core.feeds import Feeds
 from penstock.core.groups import Groups
 from penstock.core.machine import NOWHERE, Journal, Machine, Place
 from penstock.core.queue import Queue
+from penstock.core.recent_keys import RecentKeys
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Runs
 from penstock.core.schedule import Schedule
@@ -29,7 +30,7 @@ from tests.simulation.history import Violation
 # What follows from the rest, what only saves work, and what is not of the machine: neither is part
 # of the state.
 _LEFT_OUT = {
-    Queue: {"timeline", "stragglers", "ttl_checked"} | {"dedup_order", "duplicates", "dependents"},
+    Queue: {"timeline", "stragglers", "ttl_checked", "duplicates", "dependents"},
     Feeds: {"by_topic", "others", "reached"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
     # is for the checker, which knows what clients were given.
@@ -166,8 +167,10 @@ def _plain(value: Any) -> Any:
             found: dict[str, Any] = {}
             _flatten("", value, found)
             return found
+        case RecentKeys():
+            return dict(value.items())
         case RequestKeys():
-            return value.dump()
+            return dict(value.recent.items()), value.others
         case Counters():
             return msgspec.structs.asdict(value)
         case Runs() | array():

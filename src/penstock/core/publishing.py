@@ -380,8 +380,8 @@ def _known(queue: Queue, envelopes: list[Envelope], now_ns: int) -> dict[int, in
         if key is None:
             continue
         seen = queue.dedup.get(key)
-        if seen is not None and queue.holds(seen[0]):
-            known[at] = seen[0]
+        if seen is not None and queue.holds(seen.start):
+            known[at] = seen.start
         elif key in new:
             known[at] = new[key]
         else:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import insort
-from collections import deque
 from operator import attrgetter
 
 import msgspec
@@ -15,6 +14,7 @@ from penstock.core.feed import Feed
 from penstock.core.feeds import Feeds
 from penstock.core.limits import NANOSECONDS
 from penstock.core.message import message_id, parse_message_id
+from penstock.core.recent_keys import RecentKeys
 from penstock.core.request_keys import RequestKeys
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.core.schedule import Schedule
@@ -45,7 +45,6 @@ class Queue:
         "created_ns",
         "dead_letters",
         "dedup",
-        "dedup_order",
         "dependents",
         "duplicates",
         "events",
@@ -85,8 +84,7 @@ class Queue:
         self.feeds = Feeds()
         self.expiry = Schedule()  # of messages that have one of their own
         self.ttl_checked = 0  # the queue's time to live was applied to all messages below it
-        self.dedup: dict[str, tuple[int, int]] = {}  # key -> index, created
-        self.dedup_order: deque[tuple[int, str]] = deque()
+        self.dedup = RecentKeys()  # of single messages
         self.requests = RequestKeys()
         self.duplicates = 0
         self.purged = 0
@@ -173,8 +171,7 @@ class Queue:
             if envelope.expires_at_ns is not None:
                 self.expiry.add(index, envelope.expires_at_ns)
             if envelope.dedup_key is not None:
-                self.dedup[envelope.dedup_key] = (index, event.at_ns)
-                self.dedup_order.append((event.at_ns, envelope.dedup_key))
+                self.dedup.note(envelope.dedup_key, event.at_ns, index, index + 1)
         for key, request in event.keys.items():
             self.requests.note(key, event.at_ns, request)
         for subscription in self.dependents:
@@ -186,11 +183,7 @@ class Queue:
         """Drop the keys whose dedup window is over."""
         before = self.dedup_since_ns(now_ns)
         self.requests.forget(before)
-        order = self.dedup_order
-        while order and order[0][0] <= before:
-            created_ns, key = order.popleft()
-            if self.dedup.get(key, (0, 0))[1] == created_ns:
-                del self.dedup[key]
+        self.dedup.forget(before)
 
     def dedup_since_ns(self, now_ns: int) -> int:
         """Keys from this time or earlier no longer count."""
@@ -378,8 +371,8 @@ class Queue:
         # A seek must not bring them back, nor may a dedup key refer to one of them.
         for feed in self.feeds:
             feed.lose(first, stop)
-        for key in [key for key, (index, _) in self.dedup.items() if first <= index < stop]:
-            del self.dedup[key]
+        for key in self.dedup.within(first, stop):
+            self.dedup.drop(key)
         self.requests.lose(first, stop)
         for places in (self.feeds.special, self.expiry.times, self.stragglers):
             for index in [index for index in places if first <= index < stop]:

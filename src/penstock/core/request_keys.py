@@ -1,12 +1,12 @@
-"""The answers to publishes with an idempotency key: one entry per request, not per message."""
+"""The answers to publishes with an idempotency key: one for a request, not for each message."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import msgspec
 
+from penstock.core.recent_keys import RecentKeys
 from penstock.core.runs import Run
 
 __all__ = ["NO_DUPLICATES", "PastRequest", "RequestKeys", "runs_in_order"]
@@ -14,7 +14,6 @@ __all__ = ["NO_DUPLICATES", "PastRequest", "RequestKeys", "runs_in_order"]
 NO_DUPLICATES: dict[int, str] = {}  # one for all
 
 
-# There may be hundreds of thousands: the garbage collector is to have nothing to do with them.
 class PastRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A request's messages as flat runs, in the order of the request.
 
@@ -29,50 +28,53 @@ class PastRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
         bounds = self.runs
         return [i for a, b in zip(bounds[::2], bounds[1::2], strict=True) for i in range(a, b)]
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it has no more than one run."""
+        return len(self.runs) == 2 and not self.duplicates
+
 
 class RequestKeys:
-    """The keys, in the order of their arrival, in which they are also forgotten."""
+    """The keys of requests. Nearly all are plain: of the `others`, there is more to remember."""
 
-    __slots__ = ("_past",)
+    __slots__ = ("others", "recent")
 
-    def __init__(self) -> None:
-        self._past: OrderedDict[str, tuple[int, PastRequest]] = OrderedDict()
+    def __init__(
+        self, recent: RecentKeys | None = None, others: dict[str, PastRequest] | None = None
+    ) -> None:
+        self.recent = recent or RecentKeys()
+        self.others = others or {}
 
     def __len__(self) -> int:
-        return len(self._past)
+        return len(self.recent)
 
     def get(self, key: str, since_ns: int) -> tuple[int, PastRequest] | None:
         """When the request came and how it was answered, if that was after ``since_ns``."""
-        found = self._past.get(key)
-        return found if found is not None and found[0] > since_ns else None
+        found = self.recent.get(key)
+        if found is None or found.at_ns <= since_ns:
+            return None
+        plain = PastRequest((found.start, found.stop), NO_DUPLICATES)
+        return found.at_ns, self.others.get(key, plain)
 
     def note(self, key: str, at_ns: int, request: PastRequest) -> None:
-        self._past[key] = at_ns, request
-        self._past.move_to_end(key)
+        self.recent.note(key, at_ns, min(request.runs), max(request.runs))
+        if request.is_plain:
+            self.others.pop(key, None)
+        else:
+            self.others[key] = request
 
     def forget(self, before_ns: int) -> None:
         """Forget the keys that came at that time or earlier."""
-        past = self._past
-        while past:
-            key = next(iter(past))
-            if past[key][0] > before_ns:
-                break
-            del past[key]
+        for key in self.recent.forget(before_ns):
+            self.others.pop(key, None)
 
     def lose(self, first: int, stop: int) -> None:
         """Forget requests with messages that were lost to damage: they must not be answered so."""
-        for key, (_, request) in list(self._past.items()):
-            if any(first <= index < stop for index in request.indexes):
-                del self._past[key]
-
-    def dump(self) -> dict[str, tuple[int, PastRequest]]:
-        return self._past
-
-    @classmethod
-    def load(cls, dump: dict[str, tuple[int, PastRequest]]) -> RequestKeys:
-        keys = cls()
-        keys._past.update(sorted(dump.items(), key=lambda past: past[1][0]))
-        return keys
+        for key in self.recent.within(first, stop):
+            other = self.others.get(key)
+            if other is None or any(first <= index < stop for index in other.indexes):
+                self.recent.drop(key)
+                self.others.pop(key, None)
 
 
 def runs_in_order(indexes: Sequence[int]) -> tuple[int, ...]:

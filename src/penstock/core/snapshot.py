@@ -9,7 +9,6 @@ The fields are part of the checkpoint format: add new ones with a default, and n
 from __future__ import annotations
 
 from array import array
-from collections import deque
 
 import msgspec
 
@@ -23,6 +22,7 @@ from penstock.core.lease import Attempts, Lease, Leases
 from penstock.core.lifecycle import LifecycleRun
 from penstock.core.machine import Machine
 from penstock.core.queue import Queue
+from penstock.core.recent_keys import KeysDump, RecentKeys
 from penstock.core.request_keys import PastRequest, RequestKeys
 from penstock.core.runs import Runs
 from penstock.core.schedule import Schedule
@@ -84,14 +84,17 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[SubscriptionSnapshot]
     special: dict[int, Special]
     expiry: dict[int, int]
-    dedup: dict[str, tuple[int, int]]
+    dedup: dict[str, tuple[int, int]] = {}  # as version 2 had them: the index, and the time
     duplicates: int
     purged: int
     stragglers: list[int]
     pins: dict[int, int]
     letter_subscriptions: bytes
     letter_origins: bytes
-    requests: dict[str, tuple[int, PastRequest]] = {}
+    dedup_keys: KeysDump | None = None
+    requests: dict[str, tuple[int, PastRequest]] = {}  # as version 2 had them
+    request_keys: KeysDump | None = None
+    other_requests: dict[str, PastRequest] = {}
     events_of: int | None = None
 
 
@@ -127,14 +130,15 @@ def _queue(queue: Queue) -> QueueSnapshot:
         subscriptions=[_subscription(s) for s in queue.subscriptions.values()],
         special=queue.feeds.special,
         expiry=queue.expiry.times,
-        dedup=queue.dedup,
+        dedup_keys=queue.dedup.dump(),
         duplicates=queue.duplicates,
         purged=queue.purged,
         stragglers=list(queue.stragglers),
         pins=queue.pins,
         letter_subscriptions=queue.letter_subscriptions.tobytes(),
         letter_origins=queue.letter_origins.tobytes(),
-        requests=queue.requests.dump(),
+        request_keys=queue.requests.recent.dump(),
+        other_requests=queue.requests.others,
         events_of=queue.events_of.id if queue.events_of else None,
     )
 
@@ -206,11 +210,7 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
         _restore_feed(feed, feed_shot)
     queue.feeds.special = shot.special
     queue.expiry = Schedule(shot.expiry)
-    queue.dedup = shot.dedup
-    queue.dedup_order = deque(
-        sorted((created_ns, key) for key, (_, created_ns) in shot.dedup.items())
-    )
-    queue.requests = RequestKeys.load(shot.requests)
+    _restore_keys(queue, shot)
     queue.duplicates = shot.duplicates
     queue.purged = shot.purged
     queue.pins = shot.pins
@@ -222,6 +222,19 @@ def _restore_queue(machine: Machine, shot: QueueSnapshot) -> None:
         machine.subscriptions[subscription.id] = subscription
     # Not `Queue.link`: it would open again what the snapshot already has as open.
     queue.connect()
+
+
+def _restore_keys(queue: Queue, shot: QueueSnapshot) -> None:
+    if shot.dedup_keys is not None and shot.request_keys is not None:
+        queue.dedup = RecentKeys.load(shot.dedup_keys)
+        queue.requests = RequestKeys(RecentKeys.load(shot.request_keys), shot.other_requests)
+        return
+    for created_ns, index, key in sorted(
+        (ns, index, key) for key, (index, ns) in shot.dedup.items()
+    ):
+        queue.dedup.note(key, created_ns, index, index + 1)
+    for key, (at_ns, request) in sorted(shot.requests.items(), key=lambda past: past[1][0]):
+        queue.requests.note(key, at_ns, request)
 
 
 def _restore_feed(feed: Feed, shot: FeedSnapshot) -> None:

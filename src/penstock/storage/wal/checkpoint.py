@@ -42,7 +42,7 @@ __all__ = [
     "segment_index",
 ]
 
-VERSION = 2
+VERSION = 3
 
 _HEADER = Struct("<8sHI")
 _VERSION = Struct("<H")
