@@ -55,7 +55,7 @@ class _Newest(Generic[Value]):
 
 
 class RecordCache:
-    """Payloads, up to ``most_bytes``, and the latest few as events as well.
+    """Payloads, up to half of ``most_bytes``; and the latest few as events, up to the other half.
 
     A record of many messages is asked for until all of them were given out, so it is decoded once.
     But not all are kept so: the garbage collector would look at each list of each event again and
@@ -63,9 +63,9 @@ class RecordCache:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        events = most_bytes // 8
-        self._payloads: _Newest[bytes] = _Newest(most_bytes - events, len, sys.maxsize)
-        self._events: _Newest[Published] = _Newest(events, attrgetter("size"), _MOST_EVENTS)
+        half = most_bytes // 2
+        self._payloads: _Newest[bytes] = _Newest(half, len, sys.maxsize)
+        self._events: _Newest[Published] = _Newest(half, attrgetter("size"), _MOST_EVENTS)
 
     def get(self, locator: int) -> Published | None:
         event = self._events.get(locator)
