@@ -29,7 +29,7 @@ from penstock.core.message import (
     message_id,
 )
 from penstock.core.queue import Queue
-from penstock.core.request_keys import NO_DUPLICATES, PastRequest, runs_in_order
+from penstock.core.request_keys import PastRequest, runs_in_order
 from penstock.core.retention import expire
 from penstock.core.runs import runs_of
 from penstock.errors import BatchTooLarge, InvalidArgument, QueueFull, ReservedQueue
@@ -363,9 +363,7 @@ def _answers(
     """The answer to each request, in case it is repeated."""
     answers = {}
     for key, start, stop in batch.keys:
-        own = NO_DUPLICATES
-        if duplicates:
-            own = {at - start: id for at, id in duplicates.items() if start <= at < stop}
+        own = {at - start: id for at, id in duplicates.items() if start <= at < stop}
         answers[key] = PastRequest(runs_in_order(indexes[start:stop]), own)
     return answers
 

@@ -9,12 +9,10 @@ import msgspec
 from penstock.core.recent_keys import RecentKeys
 from penstock.core.runs import Run
 
-__all__ = ["NO_DUPLICATES", "PastRequest", "RequestKeys", "runs_in_order"]
-
-NO_DUPLICATES: dict[int, str] = {}  # one for all
+__all__ = ["PastRequest", "RequestKeys", "runs_in_order"]
 
 
-class PastRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class PastRequest(msgspec.Struct, frozen=True, array_like=True):
     """A request's messages as flat runs, in the order of the request.
 
     `duplicates` maps the positions of messages whose dedup keys were known to the first ones' ids.
@@ -30,7 +28,7 @@ class PastRequest(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no more than one run."""
+        """Whether there is no more to it than one run."""
         return len(self.runs) == 2 and not self.duplicates
 
 
@@ -53,8 +51,7 @@ class RequestKeys:
         found = self.recent.get(key)
         if found is None or found.at_ns <= since_ns:
             return None
-        plain = PastRequest((found.start, found.stop), NO_DUPLICATES)
-        return found.at_ns, self.others.get(key, plain)
+        return found.at_ns, self.others.get(key) or PastRequest((found.start, found.stop))
 
     def note(self, key: str, at_ns: int, request: PastRequest) -> None:
         self.recent.note(key, at_ns, min(request.runs), max(request.runs))

@@ -84,7 +84,6 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[SubscriptionSnapshot]
     special: dict[int, Special]
     expiry: dict[int, int]
-    dedup: dict[str, tuple[int, int]] = {}  # as version 2 had them: the index, and the time
     duplicates: int
     purged: int
     stragglers: list[int]
@@ -92,10 +91,12 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     letter_subscriptions: bytes
     letter_origins: bytes
     dedup_keys: KeysDump | None = None
-    requests: dict[str, tuple[int, PastRequest]] = {}  # as version 2 had them
     request_keys: KeysDump | None = None
     other_requests: dict[str, PastRequest] = {}
     events_of: int | None = None
+    # What version 2 had instead of keys: the index and the time, or the time and the answer.
+    dedup: dict[str, tuple[int, int]] = {}
+    requests: dict[str, tuple[int, PastRequest]] = {}
 
 
 class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,11 +230,9 @@ def _restore_keys(queue: Queue, shot: QueueSnapshot) -> None:
         queue.dedup = RecentKeys.load(shot.dedup_keys)
         queue.requests = RequestKeys(RecentKeys.load(shot.request_keys), shot.other_requests)
         return
-    for created_ns, index, key in sorted(
-        (ns, index, key) for key, (index, ns) in shot.dedup.items()
-    ):
-        queue.dedup.note(key, created_ns, index, index + 1)
-    for key, (at_ns, request) in sorted(shot.requests.items(), key=lambda past: past[1][0]):
+    for key, (index, at_ns) in sorted(shot.dedup.items(), key=lambda item: item[1][1]):
+        queue.dedup.note(key, at_ns, index, index + 1)
+    for key, (at_ns, request) in sorted(shot.requests.items(), key=lambda item: item[1][0]):
         queue.requests.note(key, at_ns, request)
 
 
