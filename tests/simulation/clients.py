@@ -291,7 +291,7 @@ class Clients:
 
     async def _settle(
         self, call: Call, subscription: Subscription, settlement: base.Settlement
-    ) -> list[Outcome]:
+    ) -> Sequence[Outcome]:
         answer = self.store.settle(subscription.queue.name, subscription.name, [settlement])
         outcomes = (await self._wait(call, answer))[0]
         self.history.answer(call, " ".join(outcome.value for outcome in outcomes) or "nothing")

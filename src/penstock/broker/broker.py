@@ -421,7 +421,7 @@ class Broker:
         queue: str,
         settlements: Sequence[base.Settlement],
         subscription: str = DEFAULT_SUBSCRIPTION,
-    ) -> list[list[Outcome]]:
+    ) -> list[Sequence[Outcome]]:
         """Ack, nack, extend and give back in one go. Returns an outcome for each target."""
         check_names(queue, subscription)
         return await self._store.settle(queue, subscription, check_settlements(settlements))
@@ -432,7 +432,7 @@ class Broker:
         """Say that these are done. Targets are deliveries, receipts or message ids. Idempotent."""
         check_names(queue, subscription)
         settlements = [base.Ack(targets=check_targets(targets))]
-        return (await self._store.settle(queue, subscription, settlements))[0]
+        return list((await self._store.settle(queue, subscription, settlements))[0])
 
     async def ack_up_to(
         self, queue: str, index: int, subscription: str = DEFAULT_SUBSCRIPTION
@@ -456,7 +456,7 @@ class Broker:
         settlements = [
             base.Nack(targets=check_targets(targets), delay_seconds=delay_seconds, reason=reason)
         ]
-        return (await self._store.settle(queue, subscription, settlements))[0]
+        return list((await self._store.settle(queue, subscription, settlements))[0])
 
     async def extend(
         self,
@@ -472,7 +472,7 @@ class Broker:
         settlements = [
             base.Extend(targets=check_targets(targets), seconds=seconds, further=bool(further))
         ]
-        return (await self._store.settle(queue, subscription, settlements))[0]
+        return list((await self._store.settle(queue, subscription, settlements))[0])
 
     async def give_back(
         self, queue: str, targets: Sequence[Target], subscription: str = DEFAULT_SUBSCRIPTION
@@ -480,7 +480,7 @@ class Broker:
         """Hand back deliveries that nobody has started on: ready again, and not counted."""
         check_names(queue, subscription)
         settlements = [base.GiveBack(targets=check_targets(targets))]
-        return (await self._store.settle(queue, subscription, settlements))[0]
+        return list((await self._store.settle(queue, subscription, settlements))[0])
 
     async def read(self, queue: str, start: int = 0, limit: int = 100) -> list[Message]:
         """Read messages by index, without touching anybody's progress."""

@@ -289,7 +289,7 @@ class Store(Protocol):
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[Settlement]
-    ) -> list[list[Outcome]]:
+    ) -> list[Sequence[Outcome]]:
         """Ack, nack, extend and give back. Returns an outcome for each target.
 
         Once an ack has been answered, the message is never delivered on that subscription again.

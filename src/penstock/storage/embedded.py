@@ -251,7 +251,7 @@ class EmbeddedStore:
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
-    ) -> list[list[Outcome]]:
+    ) -> list[Sequence[Outcome]]:
         size = self._admit(count_targets(settlements))
         machine = self.machine
         now_ns = self._now()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from penstock.core import settling
 from penstock.core.machine import Machine
-from penstock.core.outcome import Outcome
+from penstock.core.outcome import AllDone, Outcome
 from penstock.core.subscription import Subscription
 from penstock.storage import base
 
@@ -30,12 +30,12 @@ def settle_all(
     subscription: str,
     settlements: Sequence[base.Settlement],
     now_ns: int,
-) -> list[list[Outcome]]:
+) -> list[Sequence[Outcome]]:
     """Returns an outcome for each target of each settlement."""
     if len(settlements) > 1:
         # A single one is checked by its command, before that changes anything.
         _check(machine.subscription(queue, subscription), settlements)
-    outcomes: list[list[Outcome]] = []
+    outcomes: list[Sequence[Outcome]] = []
     for settlement in settlements:
         match settlement:
             case base.Ack(targets=targets):
@@ -54,7 +54,7 @@ def settle_all(
                 outcomes.append(settling.give_back(machine, queue, subscription, targets, now_ns))
             case base.AckUpTo(index=index):
                 count = settling.ack_up_to(machine, queue, subscription, index, now_ns)
-                outcomes.append([Outcome.DONE] * count)
+                outcomes.append(AllDone(count))
     return outcomes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated
@@ -87,10 +88,10 @@ class SettleJson(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class SettledJson(msgspec.Struct, kw_only=True):
     """An outcome for each target, in order."""
 
-    ack: list[Outcome]
-    nack: list[list[Outcome]]
-    extend: list[list[Outcome]]
-    give_back: list[Outcome]
+    ack: Sequence[Outcome]
+    nack: list[Sequence[Outcome]]
+    extend: list[Sequence[Outcome]]
+    give_back: Sequence[Outcome]
     acked_up_to: int
 
 

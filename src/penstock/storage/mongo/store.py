@@ -147,7 +147,7 @@ class ArchivedStore:
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
-    ) -> list[list[Outcome]]:
+    ) -> list[Sequence[Outcome]]:
         outcomes = await self._completeness.call(
             queue, lambda: self._hot.settle(queue, subscription, settlements)
         )

@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.core.config import check_list, check_whole
 from penstock.core.message import Delivery, parse_message_id
+from penstock.core.outcome import AllDone
 from penstock.core.receipt import Receipt
 from penstock.core.settling import (
     MAX_EXTENSION_SECONDS,
@@ -126,10 +127,8 @@ def _find(queue: QueueDefinition, reader: ReaderDefinition, target: Target) -> t
     return receipt.index, receipt.epoch, _NONE
 
 
-def parse_outcomes(answers: list[bytes | int]) -> list[list[Outcome]]:
+def parse_outcomes(answers: list[bytes | int]) -> list[Sequence[Outcome]]:
     return [
-        [Outcome.DONE] * answer
-        if isinstance(answer, int)
-        else [_OUTCOMES[digit] for digit in answer]
+        AllDone(answer) if isinstance(answer, int) else [_OUTCOMES[digit] for digit in answer]
         for answer in answers
     ]

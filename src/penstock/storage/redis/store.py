@@ -238,7 +238,7 @@ class RedisStore:
 
     async def settle(
         self, queue: str, subscription: str, settlements: Sequence[base.Settlement]
-    ) -> list[list[Outcome]]:
+    ) -> list[Sequence[Outcome]]:
         def arguments(definition: QueueDefinition) -> Sequence[Argument]:
             reader = definition.reader(subscription)
             return [subscription, pack_settlements(definition, reader, settlements, self._rng)]
