@@ -31,15 +31,8 @@ class Limits(NamedTuple):
     requests: int = 1
 
 
-class _Call(Generic[Item, Answer]):
-    __slots__ = ("future", "items", "size")
-
-    def __init__(
-        self, items: Sequence[Item], size: int, future: asyncio.Future[Sequence[Answer]]
-    ) -> None:
-        self.items = items
-        self.size = size
-        self.future = future
+# Its items, their size, and what its caller waits for. A tuple, because there are so many.
+_Call = tuple[Sequence[Item], int, "asyncio.Future[Sequence[Answer]]"]
 
 
 class Coalescer(Generic[Item, Answer]):
@@ -72,7 +65,7 @@ class Coalescer(Generic[Item, Answer]):
         elif self._loop.is_closed():
             raise ClientClosed("the event loop of the client has ended: make a new client")
         future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
-        self._waiting.append(_Call(items, size, future))
+        self._waiting.append((items, size, future))
         if self._start_handle is None:
             self._schedule(self._limits.linger_seconds)
         return future
@@ -115,20 +108,22 @@ class Coalescer(Generic[Item, Answer]):
     def _gather(self) -> list[_Call[Item, Answer]]:
         calls: list[_Call[Item, Answer]] = []
         items = size = 0
-        while self._waiting:
-            call = self._waiting[0]
-            if not call.future.done():
-                items += len(call.items)
-                size += call.size
-                if calls and (items > self._limits.items or size > self._limits.size):
+        most_items, most_size = self._limits.items, self._limits.size
+        waiting = self._waiting
+        while waiting:
+            call = waiting[0]
+            if not call[2].done():
+                items += len(call[0])
+                size += call[1]
+                if calls and (items > most_items or size > most_size):
                     break
                 calls.append(call)
-            self._waiting.popleft()
+            waiting.popleft()
         return calls
 
     async def _carry_out(self, calls: list[_Call[Item, Answer]]) -> None:
         try:
-            answers = await self._send([item for call in calls for item in call.items])
+            answers = await self._send([item for items, _, _ in calls for item in items])
         except PenstockError as exc:
             if len(calls) > 1 and _may_be_due_to_one(exc):
                 for call in calls:
@@ -142,10 +137,10 @@ class Coalescer(Generic[Item, Answer]):
             _fail(calls, exc)
         else:
             start = 0
-            for call in calls:
-                stop = start + len(call.items)
-                if not call.future.done():
-                    call.future.set_result(answers[start:stop])
+            for items, _, future in calls:
+                stop = start + len(items)
+                if not future.done():
+                    future.set_result(answers[start:stop])
                 start = stop
 
 
@@ -155,9 +150,9 @@ def _may_be_due_to_one(error: PenstockError) -> bool:
 
 
 def _fail(calls: list[_Call[Item, Answer]], error: Exception) -> None:
-    for call in calls:
-        if not call.future.done():
+    for _, _, future in calls:
+        if not future.done():
             # A copy for each caller: one object would collect the tracebacks of all.
             own = copy.copy(error)
             own.__cause__ = error.__cause__
-            call.future.set_exception(own)
+            future.set_exception(own)
