@@ -11,11 +11,17 @@ __all__ = ["Answer", "Connection"]
 
 
 class Answer(NamedTuple):
-    """`headers` have their names in lower case."""
+    """`headers` are as they came, because hardly anybody looks at them."""
 
     status: int
-    headers: dict[str, str]
+    headers: list[tuple[bytes, bytes]]
     body: bytes
+
+    def header(self, name: bytes) -> str | None:
+        """The header of this name, which is in lower case."""
+        found = (value for given, value in self.headers if given.lower() == name)
+        value = next(found, None)
+        return None if value is None else value.decode("latin-1")
 
 
 class Connection(asyncio.Protocol):
@@ -24,9 +30,9 @@ class Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._parser: httptools.HttpResponseParser | None = None
+        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
         self._answer: asyncio.Future[Answer] | None = None
-        self._headers: dict[str, str] = {}
+        self._headers: list[tuple[bytes, bytes]] = []
         self._parts: list[bytes] = []
         self._is_reusable = False
         self.idle_since = 0.0
@@ -40,9 +46,8 @@ class Connection(asyncio.Protocol):
     async def request(self, data: bytes, seconds: float) -> Answer:
         """Raises `TimeoutError`, and `OSError` when the connection ends before the answer does."""
         self._is_reusable = False
-        self._headers = {}
+        self._headers = []
         self._parts = []
-        self._parser = httptools.HttpResponseParser(self)
         answer: asyncio.Future[Answer] = self._loop.create_future()
         self._answer = answer
         if self.lost.done():
@@ -90,13 +95,14 @@ class Connection(asyncio.Protocol):
         """The transport closes itself; nothing more can come."""
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._parser = None  # which refers back
         self.lost.set_result(None)
         self._fail(error or ConnectionResetError("the server closed the connection"))
 
     # Called by the parser.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        self._headers.append((name, value))
 
     def on_body(self, part: bytes) -> None:
         self._parts.append(part)

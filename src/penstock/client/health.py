@@ -57,14 +57,14 @@ async def look_at(transport: Transport) -> Health:
     status, _, described = await transport.look(_DESCRIPTION)
     version = decode_json(described, _Description).info.version if status == 200 else None
     began = time.perf_counter()
-    status, headers, body = await transport.look(_PATH)
+    answer = await transport.look(_PATH)
     took = time.perf_counter() - began
-    if status not in (200, 503):
-        raise error_of(status, body)
+    if answer.status not in (200, 503):
+        raise error_of(answer.status, answer.body)
     return msgspec.structs.replace(
-        decode_json(body, Health),
+        decode_json(answer.body, Health),
         version=version,
-        date=_date(headers.get("date")),
+        date=_date(answer.header(b"date")),
         round_trip_seconds=took,
     )
 

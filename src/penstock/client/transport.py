@@ -223,7 +223,7 @@ def _failure(answer: Answer) -> Failure:
         error,
         is_transient=is_limit or answer.status in _PASSING,
         may_be_done=not is_limit,
-        retry_after_seconds=_seconds(answer.headers.get("retry-after")),
+        retry_after_seconds=_seconds(answer.header(b"retry-after")),
     )
 
 
