@@ -107,15 +107,15 @@ class Coalescer(Generic[Item, Answer]):
 
     def _gather(self) -> list[_Call[Item, Answer]]:
         calls: list[_Call[Item, Answer]] = []
-        items = size = 0
+        count = total = 0
         most_items, most_size = self._limits.items, self._limits.size
         waiting = self._waiting
         while waiting:
-            call = waiting[0]
-            if not call[2].done():
-                items += len(call[0])
-                size += call[1]
-                if calls and (items > most_items or size > most_size):
+            call = items, size, future = waiting[0]
+            if not future.done():
+                count += len(items)
+                total += size
+                if calls and (count > most_items or total > most_size):
                     break
                 calls.append(call)
             waiting.popleft()

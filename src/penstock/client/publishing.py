@@ -155,9 +155,7 @@ class Publisher:
 def _pack(messages: Sequence[NewMessage | bytes]) -> tuple[list[_Item], int]:
     """The packed messages, and roughly how many bytes they have."""
     if type(messages) is list and len(messages) == 1 and type(body := messages[0]) is bytes:
-        if len(body) > MAX_BODY_BYTES:
-            check_body(body)
-        return [body], len(body)  # most calls are like this
+        return [pack_message(body)], len(body)  # most calls are like this
     if type(messages) is not list:
         messages = _as_list(messages)
     if not messages:

@@ -41,7 +41,9 @@ class AllDone(Sequence[Outcome]):
 
     def __eq__(self, other: object) -> bool:
         """It equals the list that it stands for."""
-        if not isinstance(other, AllDone | list):
+        if isinstance(other, AllDone):
+            return self._count == other._count
+        if not isinstance(other, list):
             return NotImplemented
         return len(other) == self._count and all(one is Outcome.DONE for one in other)
 

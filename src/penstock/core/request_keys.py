@@ -40,8 +40,8 @@ class RequestKeys:
     def __init__(
         self, recent: RecentKeys | None = None, others: dict[str, PastRequest] | None = None
     ) -> None:
-        self.recent = recent or RecentKeys()
-        self.others = others or {}
+        self.recent = RecentKeys() if recent is None else recent
+        self.others = {} if others is None else others
 
     def __len__(self) -> int:
         return len(self.recent)

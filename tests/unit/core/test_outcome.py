@@ -25,3 +25,4 @@ def test_others_are_not_equal() -> None:
 def test_it_is_no_longer_for_more() -> None:
     assert AllDone(10**12).__sizeof__() == AllDone(0).__sizeof__()
     assert len(AllDone(10**12)) == 10**12
+    assert AllDone(10**12) == AllDone(10**12)

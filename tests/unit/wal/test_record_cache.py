@@ -77,12 +77,13 @@ def test_the_last_one_is_kept_whatever_its_size() -> None:
 
 
 def test_one_that_is_put_again_counts_once() -> None:
-    size = put(RecordCache(0), 0, published(0))
-    cache = RecordCache(4 * size)
+    body = b"a" * 1000
+    size = put(RecordCache(0), 0, published(0, body))
+    cache = RecordCache(4 * size)  # two as payloads, and two as events
     for _ in range(10):
-        put(cache, 0, published(0))
-    put(cache, 1, published(1))
-    assert bodies_at(cache, 0) == bodies_at(cache, 1) == [b"a"] * 2
+        put(cache, 0, published(0, body))
+    put(cache, 1, published(1, body))
+    assert bodies_at(cache, 0) == bodies_at(cache, 1) == [body] * 2
 
 
 def test_a_segment_is_forgotten_as_a_whole() -> None:
