@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from functools import cache
 
 from pyspark import TaskContext
@@ -18,11 +19,14 @@ def settle_in() -> None:
     the rest of the batch. Outside of a task this does nothing: the process is not ours.
     """
     if TaskContext.get() is not None:
-        _freeze()
+        _freeze(len(sys.modules))
 
 
 @cache
-def _freeze() -> None:
-    """Once per process; objects made later are collected as usual."""
+def _freeze(modules: int) -> None:
+    """Once for each number of ``modules``: the first task imports more of them after its beginning.
+
+    Objects made later are collected as usual.
+    """
     gc.collect()
     gc.freeze()
