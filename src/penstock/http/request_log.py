@@ -45,8 +45,8 @@ class RequestLog:
         self._is_json = form == "json"
         self._encode_lines = msgspec.json.Encoder().encode_lines
         self._lines: list[_Line] = []
-        self._second = -1
-        self._second_text = ""
+        self._millisecond = -1
+        self._clock_text = ""
 
     def add(
         self,
@@ -86,9 +86,10 @@ class RequestLog:
         sys.stderr.flush()
 
     def _timestamp(self) -> str:
-        second, millisecond = divmod(time.time_ns() // 1_000_000, 1000)
-        if second != self._second:
-            # Requests share it, and it takes longer than all the rest of a line.
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._second_text}.{millisecond:03}Z"
+        millisecond = time.time_ns() // 1_000_000
+        if millisecond != self._millisecond:
+            # Many requests share one.
+            self._millisecond = millisecond
+            second, rest = divmod(millisecond, 1000)
+            self._clock_text = time.strftime(f"%Y-%m-%dT%H:%M:%S.{rest:03}Z", time.gmtime(second))
+        return self._clock_text
