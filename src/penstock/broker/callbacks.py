@@ -37,15 +37,16 @@ def with_states(stats: list[QueueStats], callbacks: Callbacks | None) -> list[Qu
     """The stats, with the state of each subscription's callback if somebody makes the calls."""
     if callbacks is None:
         return stats
-    return [
-        msgspec.structs.replace(
-            queue,
-            subscriptions=[
-                one
-                if one.config.callback is None
-                else msgspec.structs.replace(one, callback=callbacks.state(queue.name, one.name))
-                for one in queue.subscriptions
-            ],
-        )
-        for queue in stats
+    return [_with_states(queue, callbacks) for queue in stats]
+
+
+def _with_states(queue: QueueStats, callbacks: Callbacks) -> QueueStats:
+    if not any(one.config.callback for one in queue.subscriptions):
+        return queue
+    subscriptions = [
+        one
+        if one.config.callback is None
+        else msgspec.structs.replace(one, callback=callbacks.state(queue.name, one.name))
+        for one in queue.subscriptions
     ]
+    return msgspec.structs.replace(queue, subscriptions=subscriptions)

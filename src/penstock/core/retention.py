@@ -13,17 +13,16 @@ from penstock.core.subscription import Subscription
 __all__ = ["end_leases", "expire", "tick", "trim"]
 
 
-def tick(machine: Machine, now_ns: int) -> None:
-    """Do everything that is due, in every queue. Cheap if nothing is."""
-    for queue in list(machine.queues.values()):
-        expire(machine, queue, now_ns)
-        queue.forget_dedup_keys(now_ns)
-        for subscription in list(queue.subscriptions.values()):
-            end_leases(machine, subscription, now_ns)
-            subscription.mature(now_ns)
-            # `bury` does this at once; repeated here in case a crash cut that short.
-            cascade(machine, subscription, now_ns)
-        trim(machine, queue, now_ns)
+def tick(machine: Machine, queue: Queue, now_ns: int) -> None:
+    """Do everything that is due in a queue. Cheap if nothing is."""
+    expire(machine, queue, now_ns)
+    queue.forget_dedup_keys(now_ns)
+    for subscription in list(queue.subscriptions.values()):
+        end_leases(machine, subscription, now_ns)
+        subscription.mature(now_ns)
+        # `bury` does this at once; repeated here in case a crash cut that short.
+        cascade(machine, subscription, now_ns)
+    trim(machine, queue, now_ns)
 
 
 def expire(machine: Machine, queue: Queue, now_ns: int) -> None:

@@ -19,7 +19,7 @@ from penstock.http.gaps import Gaps
 from penstock.http.gate import Route, answer
 from penstock.http.openapi.operation import Answer, Operation, Parameter, form, gives
 from penstock.http.openapi.schema import TEXT, object_of
-from penstock.http.queue_figures import QueueFigures
+from penstock.http.queue_figures import queue_figures
 from penstock.logs import LEVELS, Level, level, set_level
 
 __all__ = ["Ops"]
@@ -83,10 +83,10 @@ class Ops:
         """With what is known: what is away is named, and its series are left out."""
         known = await self._broker.known_stats()
         text = generate_latest(self._registry)
-        figures = CollectorRegistry()
-        figures.register(QueueFigures(known.queues))
-        figures.register(Gaps(known, {"store": self._broker.problem, **self._broker.services}))
-        return Response(HTTPStatus.OK, content=Content(_TEXT, text + generate_latest(figures)))
+        gaps = CollectorRegistry()
+        gaps.register(Gaps(known, {"store": self._broker.problem, **self._broker.services}))
+        parts = [text, *await queue_figures(known.queues), generate_latest(gaps)]
+        return Response(HTTPStatus.OK, content=Content(_TEXT, b"".join(parts)))
 
     async def loggers(self, request: IncomingRequest) -> Response:
         root = {"configuredLevel": _NAMES[level()], "effectiveLevel": _NAMES[level()]}

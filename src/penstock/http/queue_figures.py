@@ -2,75 +2,104 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
+from typing import Literal
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from penstock.core.stats import QueueStats, SubscriptionStats
+from penstock.turns import Turns
 
-from penstock.core.stats import QueueStats
+__all__ = ["queue_figures"]
 
-__all__ = ["QueueFigures"]
-
+_STATES = ("ready", "in_flight", "delayed", "parked", "held")
+_EVENTS = (
+    *("delivered", "redelivered", "acked", "nacked", "leases_expired"),
+    *("expired", "dead_lettered", "replayed", "discarded", "purged"),
+)
 _OPENNESS = {"closed": 0.0, "half_open": 0.5, "open": 1.0}
 
 
-class QueueFigures:
-    """A collector of what the stats said at one moment."""
+class _Family:
+    """A figure, in Prometheus' text format. The library's own takes ten times as long."""
 
-    def __init__(self, queues: list[QueueStats]) -> None:
-        self._queues = queues
+    def __init__(self, name: str, kind: Literal["counter", "gauge"], about: str) -> None:
+        self._name = name
+        self._lines: list[str] = []
+        self.parts = [f"# HELP {name} {about}\n# TYPE {name} {kind}\n".encode()]
 
-    def collect(self) -> Iterator[Metric]:
-        messages = GaugeMetricFamily(
-            "penstock_queue_messages", "Messages that a queue holds", labels=["queue"]
+    def add(self, labels: str, value: float) -> None:
+        self._lines.append(f"{self._name}{{{labels}}} {value}\n")
+
+    def pack(self) -> None:
+        """Make a part of the lines so far: to do that with all at once would take long."""
+        self.parts.append("".join(self._lines).encode())
+        self._lines.clear()
+
+
+class _Families:
+    def __init__(self) -> None:
+        self.messages = _Family("penstock_queue_messages", "gauge", "Messages that a queue holds")
+        self.size = _Family(
+            "penstock_queue_bytes", "gauge", "Bytes of the messages that a queue holds"
         )
-        size = GaugeMetricFamily(
-            "penstock_queue_bytes", "Bytes of the messages that a queue holds", labels=["queue"]
+        self.letters = _Family(
+            "penstock_queue_dead_letters", "gauge", "Dead letters that nobody has taken"
         )
-        letters = GaugeMetricFamily(
-            "penstock_queue_dead_letters", "Dead letters that nobody has taken", labels=["queue"]
-        )
-        labels = ["queue", "subscription"]
-        unsettled = GaugeMetricFamily(
+        self.unsettled = _Family(
             "penstock_subscription_messages",
+            "gauge",
             "Unsettled messages of a subscription, by where they are",
-            labels=[*labels, "state"],
         )
-        age = GaugeMetricFamily(
-            "penstock_subscription_oldest_seconds",
-            "Age of the oldest unsettled message",
-            labels=labels,
+        self.age = _Family(
+            "penstock_subscription_oldest_seconds", "gauge", "Age of the oldest unsettled message"
         )
-        went = CounterMetricFamily(
-            "penstock_subscription_events",
+        self.events = _Family(
+            "penstock_subscription_events_total",
+            "counter",
             "What happened to messages of a subscription",
-            labels=[*labels, "event"],
         )
-        calls = CounterMetricFamily(
-            "penstock_callback_calls",
+        self.calls = _Family(
+            "penstock_callback_calls_total",
+            "counter",
             "Callbacks since the server started, by whether they were answered well",
-            labels=[*labels, "result"],
         )
-        circuit = GaugeMetricFamily(
+        self.circuit = _Family(
             "penstock_callback_circuit_open",
+            "gauge",
             "1 while callbacks are held back after repeated failures, 0.5 while one is tried",
-            labels=labels,
         )
-        for queue in self._queues:
-            messages.add_metric([queue.name], queue.messages)
-            size.add_metric([queue.name], queue.bytes)
-            letters.add_metric([queue.name], queue.dead_letters)
-            for one in queue.subscriptions:
-                names = [queue.name, one.name]
-                for state in ("ready", "in_flight", "delayed", "parked", "held"):
-                    unsettled.add_metric([*names, state], getattr(one, state))
-                age.add_metric(names, one.oldest_unacked_seconds or 0)
-                for event in ("delivered", "redelivered", "acked", "nacked", "leases_expired"):
-                    went.add_metric([*names, event], getattr(one, event))
-                for event in ("expired", "dead_lettered", "replayed", "discarded", "purged"):
-                    went.add_metric([*names, event], getattr(one, event))
-                callback = one.callback
-                if callback is not None:
-                    calls.add_metric([*names, "success"], callback.calls - callback.failures)
-                    calls.add_metric([*names, "failure"], callback.failures)
-                    circuit.add_metric(names, _OPENNESS[callback.circuit])
-        yield from (messages, size, letters, unsettled, age, went, calls, circuit)
+
+    def all(self) -> Iterable[_Family]:
+        return vars(self).values()
+
+    def add(self, queue: QueueStats) -> None:
+        # Names have no character that would have to be escaped.
+        label = f'queue="{queue.name}"'
+        self.messages.add(label, queue.messages)
+        self.size.add(label, queue.bytes)
+        self.letters.add(label, queue.dead_letters)
+        for one in queue.subscriptions:
+            self._add_subscription(f'{label},subscription="{one.name}"', one)
+
+    def _add_subscription(self, labels: str, one: SubscriptionStats) -> None:
+        for state in _STATES:
+            self.unsettled.add(f'{labels},state="{state}"', getattr(one, state))
+        self.age.add(labels, one.oldest_unacked_seconds or 0)
+        for event in _EVENTS:
+            self.events.add(f'{labels},event="{event}"', getattr(one, event))
+        callback = one.callback
+        if callback is not None:
+            self.calls.add(f'{labels},result="success"', callback.calls - callback.failures)
+            self.calls.add(f'{labels},result="failure"', callback.failures)
+            self.circuit.add(labels, _OPENNESS[callback.circuit])
+
+
+async def queue_figures(queues: list[QueueStats]) -> list[bytes]:
+    """What the stats said, part by part."""
+    families = _Families()
+    turns = Turns()
+    for queue in queues:
+        families.add(queue)
+        for family in families.all():
+            family.pack()
+        await turns.after(1 + len(queue.subscriptions))
+    return [part for family in families.all() for part in family.parts]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import suppress
-from heapq import nsmallest
 
 from penstock.clock import Clock
 from penstock.core import (
@@ -46,6 +45,7 @@ from penstock.storage.reader import MessageReader
 from penstock.storage.settlements import count_targets, settle_all
 from penstock.storage.ticking import Ticker
 from penstock.storage.waiters import Waiters
+from penstock.turns import Turns
 
 __all__ = ["EmbeddedStore"]
 
@@ -362,11 +362,19 @@ class EmbeddedStore:
         return sorted(one.name for one in self.machine.queues.values() if one.source is None)
 
     async def stats(self, after: str = "", limit: int | None = None) -> KnownStats:
-        now_ns = self._now()
+        self._now()
         queues = self.machine.queues
-        names = [name for name in queues if name > after]
-        page = sorted(names) if limit is None else nsmallest(limit, names)
-        return KnownStats(queues=[queue_stats(queues[name], now_ns) for name in page], missing={})
+        found: list[QueueStats] = []
+        turns = Turns()
+        for name in sorted(name for name in queues if name > after):
+            queue = queues.get(name)
+            if queue is None:
+                continue  # deleted in the meantime
+            if len(found) == limit:
+                break
+            found.append(queue_stats(queue, self._now()))
+            await turns.after(1 + len(queue.subscriptions))
+        return KnownStats(queues=found, missing={})
 
     async def queue_stats(self, queue: str, only: Sequence[str] | None = None) -> QueueStats:
         now_ns = self._now()
@@ -408,11 +416,15 @@ class EmbeddedStore:
         if not self._journal.has_settle_room(_EVENT_BYTES):
             # A full disk may have space again, and there may be no publish to notice it.
             await self._journal.make_room(_EVENT_BYTES)
-        self._admit()
-        now_ns = self._now()
-        retention.tick(self.machine, now_ns)
-        for queue in self.machine.queues.values():
+        turns = Turns()
+        for queue in list(self.machine.queues.values()):
+            if self.machine.queues.get(queue.name) is not queue:
+                continue  # deleted in the meantime
+            self._admit()
+            now_ns = self._now()
+            retention.tick(self.machine, queue, now_ns)
             self._waiters.wake(queue, now_ns)
+            await turns.after(1 + len(queue.subscriptions))
         await self._commit()
 
     def start_ticking(self, every_seconds: float) -> None:

@@ -287,7 +287,8 @@ class History:
         self.now_ns += (a % 12 + 1) * NANOSECONDS
 
     def tick(self, a: int, b: int, c: int) -> None:
-        retention.tick(self.machine, self.now_ns)
+        for queue in list(self.machine.queues.values()):
+            retention.tick(self.machine, queue, self.now_ns)
         for reader in self.naive.subscriptions.values():
             for index in reader.unsettled - reader.leases.keys():
                 assert not self.naive.has_expired(index, self.now_ns)

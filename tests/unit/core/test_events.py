@@ -70,9 +70,9 @@ def live_a_life(machine: Machine) -> None:
     settling.ack(machine, QUEUE, "default", [first], 3)
     settling.nack(machine, QUEUE, "default", [second], None, "why", 4)
     settling.nack(machine, QUEUE, "default", [take(machine, 5 * NANOSECONDS)], 0, "", 6)
-    retention.tick(machine, 40 * NANOSECONDS)
+    retention.tick(machine, machine.queue(QUEUE), 40 * NANOSECONDS)
     dead_letters.replay(machine, QUEUE, None, 50 * NANOSECONDS)
-    retention.tick(machine, 101 * NANOSECONDS)
+    retention.tick(machine, machine.queue(QUEUE), 101 * NANOSECONDS)
 
 
 def test_the_life_of_a_message_is_told_in_order() -> None:
@@ -125,7 +125,7 @@ def test_a_command_that_changes_nothing_says_nothing() -> None:
     definitions.alter_queue(machine, QUEUE, {}, 1)
     definitions.alter_subscription(machine, QUEUE, "default", {"paused": False}, 1)
     definitions.purge_queue(machine, QUEUE, 1)
-    retention.tick(machine, 1)
+    retention.tick(machine, machine.queue(QUEUE), 1)
     assert journal.events == []
 
 

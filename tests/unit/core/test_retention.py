@@ -32,12 +32,12 @@ def test_the_cut_stops_where_too_many_would_have_to_be_kept_aside(
     monkeypatch.setattr(retention, "MAX_STRAGGLERS", 3)
     machine, queue = queue_of(10, QueueConfig(retention_messages=0))
     # When nothing is settled, nothing can be cut
-    retention.tick(machine, 2)
+    retention.tick(machine, queue, 2)
     assert (queue.first, len(queue.stragglers)) == (0, 0)
     # When all but a few are, the cut goes up to the run that is too long
     for index in (0, 1, 3, 4):
         settling.ack(machine, QUEUE, "default", [queue.id_of(index)], 3)
-    retention.tick(machine, 4)
+    retention.tick(machine, queue, 4)
     assert (queue.first, list(queue.stragglers)) == (5, [2])
     # And all of them are held all the time
     assert [i for i in range(10) if queue.holds(i)] == [2, 5, 6, 7, 8, 9]
@@ -45,15 +45,15 @@ def test_the_cut_stops_where_too_many_would_have_to_be_kept_aside(
 
 def test_nothing_is_said_when_there_is_nothing_to_cut() -> None:
     machine, queue = queue_of(3, QueueConfig(retention_seconds=None))
-    retention.tick(machine, 10**18)
+    retention.tick(machine, queue, 10**18)
     assert queue.first == 0
 
 
 def test_the_strictest_limit_counts() -> None:
     machine, queue = queue_of(4, QueueConfig(retention_messages=3, retention_bytes=1000))
     settling.ack_up_to(machine, QUEUE, "default", 4, 1)
-    retention.tick(machine, 2)
+    retention.tick(machine, queue, 2)
     assert queue.first == 1
     definitions.alter_queue(machine, QUEUE, {"retention_messages": 1}, 3)
-    retention.tick(machine, 4)
+    retention.tick(machine, queue, 4)
     assert queue.first == 3

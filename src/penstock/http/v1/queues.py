@@ -19,10 +19,12 @@ from penstock.http.v1.definition_forms import NewQueueJson, QueueChangesJson, se
 from penstock.http.v1.fields import MAX_PAGE
 from penstock.http.v1.parameters import AFTER, LIMIT, NO_CONTENT, QUEUE_ERRORS, QUEUE_PATH
 from penstock.http.v1.requests import path_value, query_number, read_form
+from penstock.turns import Turns
 
 __all__ = ["Queues"]
 
 _TAG = "queues"
+_encode = msgspec.json.Encoder().encode
 _new_queue = msgspec.json.Decoder(NewQueueJson)
 _changes = msgspec.json.Decoder(QueueChangesJson)
 
@@ -71,7 +73,13 @@ class Queues:
         return answer(HTTPStatus.OK, QueuePage(queues=page, next=rest))
 
     async def stats(self, request: IncomingRequest) -> Response:
-        return answer(HTTPStatus.OK, AllStats(queues=await self._broker.stats()))
+        """Encoded queue by queue, because there may be very many."""
+        turns = Turns()
+        parts = []
+        for queue in await self._broker.stats():
+            parts.append(msgspec.Raw(_encode(queue)))
+            await turns.after(1 + len(queue.subscriptions))
+        return answer(HTTPStatus.OK, {"queues": parts})
 
     async def create(self, request: IncomingRequest) -> Response:
         new = await read_form(request, _new_queue)
