@@ -418,6 +418,8 @@ class EmbeddedStore:
             await self._journal.make_room(_EVENT_BYTES)
         turns = Turns()
         for queue in list(self.machine.queues.values()):
+            if self._closed:
+                return  # in the meantime
             if self.machine.queues.get(queue.name) is not queue:
                 continue  # deleted in the meantime
             self._admit()

@@ -71,3 +71,10 @@ async def test_a_page_is_full_although_one_was_deleted_in_between(
     await broker.delete_queue("queue-150")
     found = [one.name for one in await looking]
     assert (len(found), found[-1]) == (200, "queue-200")
+
+
+async def test_the_store_may_be_closed_in_between(store: MemoryStore, broker: Broker) -> None:
+    ticking = asyncio.ensure_future(store.tick())
+    await asyncio.sleep(0)
+    await store.close()
+    await ticking
