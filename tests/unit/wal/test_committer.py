@@ -37,7 +37,7 @@ async def idle(committer: GroupCommitter) -> None:
 
 
 def prepared_log(files: Files, *, segment_bytes: int = SEGMENT_BYTES) -> Log:
-    """One that was written to, so that there are zeros ahead."""
+    """One that was written to."""
     log = open_log(files, segment_bytes=segment_bytes)
     commit(log, b"first")
     return log

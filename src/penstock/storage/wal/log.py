@@ -297,28 +297,19 @@ class Log:
         self._is_disk_full = False
 
     def prepare(self) -> None:
-        """BLOCKING. Called after commits: keeps a spare segment and zeros ahead.
+        """BLOCKING. Called after commits: keeps a spare segment.
 
-        Once the disk was full, no spare is tried for until ``reserve`` succeeds or a segment is
+        Once the disk was full, none is tried for until ``reserve`` succeeds or a segment is
         removed: trying at every commit would slow them all down.
         """
-        if self._lacks_spare:
+        if not self.is_prepared:
             with suppress(DiskFull):  # not needed yet; ``room`` shows it
                 self.reserve()
-        if self._tail.lacks_zeros:
-            try:
-                self._tail.zero_ahead()
-            except OSError as exc:
-                raise self._fail(exc) from exc
 
     @property
     def is_prepared(self) -> bool:
         """Whether ``prepare`` has nothing to do."""
-        return not (self._lacks_spare or self._tail.lacks_zeros)
-
-    @property
-    def _lacks_spare(self) -> bool:
-        return self._tail.space.spare_bytes == 0 and not self._is_disk_full
+        return self._tail.space.spare_bytes > 0 or self._is_disk_full
 
     def remove(self, segments: Iterable[int]) -> None:
         """BLOCKING. Remove whole segments, durably. Those already gone are ignored."""

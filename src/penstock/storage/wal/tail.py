@@ -39,9 +39,10 @@ MARK_RESERVED = bytes(MARK_BYTES)
 
 _SPARE = "spare.log"
 
-# How much is zeroed at a time, ahead of the records: little at first, since many logs stay small.
+# How much is zeroed at a time, ahead of the records: little at first, since many logs stay small,
+# and never so much that the commit which does it keeps others waiting.
 _FEWEST_ZEROS = 2**16
-_MOST_ZEROS = 2**20
+_MOST_ZEROS = 2**18
 
 # For a larger group, writing the zeros would cost more than they save, and it would use up those
 # meant for small ones. So zeros are written only after that many small groups in a row.
@@ -137,13 +138,17 @@ class Tail:
         """
         if buffers[0] is MARK_RESERVED:
             buffers[0] = encode_mark(self._salt, self.synced)
-        sync = is_last and self.sync_mode is SyncMode.ALWAYS
-        self._active.write_at(offset, buffers, sync=sync)
+        file = self._active
+        file.write_at(offset, buffers)
         size = sum(map(len, buffers))
+        end = offset + size
         self._small_groups = self._small_groups + 1 if size <= _MOST_ZEROED_FOR else 0
-        self.written = position_of(self.space.segment, offset + size)
+        self.written = position_of(self.space.segment, end)
         self._ends_in_mark = False
-        if sync:
+        if is_last and self.sync_mode is SyncMode.ALWAYS:
+            if end > self._zeroed and self._small_groups >= _SMALL_IN_A_ROW:
+                self._zero_ahead(file, end)
+            file.sync()
             self.synced = self.written
 
     def sync(self) -> None:
@@ -156,30 +161,19 @@ class Tail:
             self._active.sync()
             self.synced = self.written
 
-    @property
-    def lacks_zeros(self) -> bool:
-        """Whether the records come close to blocks that were allocated but never written.
+    def _zero_ahead(self, file: WritableFile, end: int) -> None:
+        """Write zeros behind the records that end here, into space that already reads as zeros.
 
-        Syncing such a block makes the file system also journal that the block is in use now. For a
-        group of a few kilobytes, that doubles the time of the sync.
+        The sync of a block that was allocated but never written makes the file system also journal
+        that the block is in use now. For a group of a few kilobytes, that doubles the time of the
+        sync. So the first group to reach such blocks does this for those that follow, too.
         """
-        if self.sync_mode is not SyncMode.ALWAYS or self._zeroed >= self.capacity:
-            return False
-        if self._small_groups < _SMALL_IN_A_ROW:
-            return False
-        return self._zeroed - offset_of(self.written) < self._zeros // 2
-
-    @property
-    def _zeros(self) -> int:
-        return min(max(offset_of(self.written), _FEWEST_ZEROS), _MOST_ZEROS)
-
-    def zero_ahead(self) -> None:
-        """Write zeros beyond the records, into space that already reads as zeros."""
-        start = max(self._zeroed, offset_of(self.written))
-        stop = min(start + self._zeros, self.capacity)
+        start = max(self._zeroed, end)
+        zeros = min(max(end, _FEWEST_ZEROS), _MOST_ZEROS)
+        stop = min(start + zeros, self.capacity)
         self._zeroed = self.capacity  # do not try again if it fails for lack of space
         try:
-            self._active.write_at(start, [bytes(stop - start)], sync=True)
+            file.write_at(start, [bytes(stop - start)])
         except OSError as exc:
             if not is_no_space(exc):
                 raise
