@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from penstock.errors import StorageClosed, StorageError
+from penstock.storage.answers import Done, conclude
 from penstock.storage.end_of_turn import EndOfTurn
 from penstock.storage.wal.committer import Committer
 from penstock.storage.wal.log import Log, SyncMode
@@ -26,7 +28,7 @@ class InlineCommitter(Committer):
         self._failure: StorageError | None = None
         self._is_stopped = False
         self._end_of_turn = EndOfTurn()
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[Done] = []
         self._calls: list[Callable[[], None]] = []
         self._refusals: list[Callable[[StorageError], None]] = []
 
@@ -40,10 +42,13 @@ class InlineCommitter(Committer):
         return bool(self._waiters or self._calls)
 
     def submit(self) -> asyncio.Future[None]:
-        self._check()
-        future = asyncio.get_running_loop().create_future()
-        self._waiters.append(future)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.call_when_committed(partial(conclude, future))
         return future
+
+    def call_when_committed(self, done: Done) -> None:
+        self._check()
+        self._waiters.append(done)
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         self._end_of_turn.ask(callback)
@@ -86,18 +91,16 @@ class InlineCommitter(Committer):
             self._log.commit()
             if sync and self._log.sync_mode is SyncMode.INTERVAL:
                 self._log.sync()
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            for done in waiters:
+                done(None)
             while calls:
                 refusals.pop(0)
                 calls.pop(0)()
             self._log.prepare()
         except StorageError as exc:
             self._failure = exc
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_exception(exc)
+            for done in waiters:
+                done(exc)
             for refuse in refusals:
                 refuse(exc)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -15,6 +14,7 @@ from penstock.core.lease import Leases
 from penstock.core.machine import Machine, Place
 from penstock.core.request_keys import RequestKeys
 from penstock.core.subscription import Subscription
+from penstock.storage.answers import Done
 from penstock.storage.wal import record
 from penstock.storage.wal.store import WalStore
 from tests.simulation import files
@@ -58,11 +58,9 @@ def test_a_sync_that_does_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 def test_an_answer_before_the_write_is_found() -> None:
     # Given a store that answers at once and writes later
     class HastyCommitter(InlineCommitter):
-        def submit(self) -> asyncio.Future[None]:
-            super().submit()
-            answered = asyncio.get_running_loop().create_future()
-            answered.set_result(None)
-            return answered
+        def call_when_committed(self, done: Done) -> None:
+            super().call_when_committed(lambda error: None)
+            done(None)
 
     # Then answers turn out to have been false
     first_failure(replace(CLIENTS_ONLY, committer=HastyCommitter))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
+from functools import partial
 from typing import TypeVar
 
 from penstock.errors import PenstockError
 
-__all__ = ["Answer", "answer_when_committed", "reject"]
+__all__ = ["Answer", "Done", "answer_when_committed", "conclude", "reject"]
 
 T = TypeVar("T")
 
@@ -17,19 +18,27 @@ Answer = tuple[asyncio.Future[T], T]
 """A waiting caller, and its answer."""
 
 
+Done = Callable[[PenstockError | None], None]
+"""Called when a commit is done, or with why it failed. Must not raise."""
+
+
 def answer_when_committed(
-    submit: Callable[[], asyncio.Future[None] | None], answers: Sequence[Answer[T]]
+    call_when_committed: Callable[[Done], None], answers: Sequence[Answer[T]]
 ) -> None:
-    """``submit`` returns a future for the commit, or None if everything is committed already."""
     try:
-        committed = submit()
+        call_when_committed(partial(_settle, answers))
     except PenstockError as exc:
-        _refuse(answers, exc)
+        _settle(answers, exc)
+
+
+def conclude(waiting: asyncio.Future[None], error: PenstockError | None) -> None:
+    """Tell one who waits for nothing but the commit."""
+    if waiting.done():  # it may have been cancelled
         return
-    if committed is None:
-        _answer(answers)
+    if error is None:
+        waiting.set_result(None)
     else:
-        committed.add_done_callback(lambda done: _settle(answers, done))
+        waiting.set_exception(error)
 
 
 def reject(waiting: asyncio.Future[T], error: BaseException) -> None:
@@ -40,20 +49,9 @@ def reject(waiting: asyncio.Future[T], error: BaseException) -> None:
         waiting.set_exception(own)
 
 
-def _settle(answers: Sequence[Answer[T]], done: asyncio.Future[None]) -> None:
-    error = done.exception()
-    if error is None:
-        _answer(answers)
-    else:
-        _refuse(answers, error)
-
-
-def _answer(answers: Sequence[Answer[T]]) -> None:
+def _settle(answers: Sequence[Answer[T]], error: PenstockError | None) -> None:
     for waiting, answer in answers:
-        if not waiting.done():
+        if error is not None:
+            reject(waiting, error)
+        elif not waiting.done():
             waiting.set_result(answer)
-
-
-def _refuse(answers: Sequence[Answer[T]], error: BaseException) -> None:
-    for waiting, _ in answers:
-        reject(waiting, error)

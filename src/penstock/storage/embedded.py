@@ -35,6 +35,7 @@ from penstock.errors import (
     StorageFailed,
 )
 from penstock.storage import base
+from penstock.storage.answers import Done
 from penstock.storage.block import Chunk
 from penstock.storage.defining import Defining
 from penstock.storage.gathered_acks import GatheredAcks
@@ -71,21 +72,21 @@ class EmbeddedStore:
         self._publishes = GatheredPublishes(
             machine=machine,
             journal=journal,
-            submit=self.submit,
+            call_when_committed=self._call_when_committed,
             now_ns=self._now,
             on_published=self._on_published,
         )
         self._receives = GatheredReceives(
             machine=machine,
             journal=journal,
-            submit=self.submit,
+            call_when_committed=self._call_when_committed,
             now_ns=self._now,
             deliver_nowait=self._reader.deliver_nowait,
         )
         self._acks = GatheredAcks(
             machine=machine,
             journal=journal,
-            submit=self.submit,
+            call_when_committed=self._call_when_committed,
             now_ns=self._now,
             on_acked=self._on_acked,
         )
@@ -131,11 +132,19 @@ class EmbeddedStore:
 
     def submit(self) -> asyncio.Future[None] | None:
         """End a command: publish its lifecycle events, and commit both together."""
+        self._tell()
+        return self._journal.submit()
+
+    def _call_when_committed(self, done: Done) -> None:
+        """As `submit`; see `MessageJournal.call_when_committed`."""
+        self._tell()
+        self._journal.call_when_committed(done)
+
+    def _tell(self) -> None:
         machine = self.machine
         if machine.untold:
             for events in tell(machine, machine.now_ns):
                 self._waiters.wake(events, machine.now_ns)
-        return self._journal.submit()
 
     async def _commit(self) -> None:
         committed = self.submit()

@@ -14,7 +14,7 @@ from penstock.core.machine import Machine
 from penstock.core.outcome import Outcome
 from penstock.core.settling import Target, ack
 from penstock.errors import PenstockError
-from penstock.storage.answers import Answer, reject
+from penstock.storage.answers import Answer, Done, reject
 from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
@@ -37,11 +37,16 @@ class GatheredAcks(Gathering):
         *,
         machine: Machine,
         journal: MessageJournal,
-        submit: Callable[[], asyncio.Future[None] | None],
+        call_when_committed: Callable[[Done], None],
         now_ns: Callable[[], int],
         on_acked: Callable[[str, str], bool],
     ) -> None:
-        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
+        super().__init__(
+            machine=machine,
+            journal=journal,
+            call_when_committed=call_when_committed,
+            now_ns=now_ns,
+        )
         self._on_acked = on_acked  # returns whether a waiter was woken for what is free now
         self._acks: dict[tuple[str, str], list[_Ack]] = {}
 

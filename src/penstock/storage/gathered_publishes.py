@@ -15,7 +15,7 @@ from penstock.core.machine import Machine
 from penstock.core.publishing import NewBatch, PublishResult, is_repeated, merge, publish
 from penstock.core.queue import Queue
 from penstock.errors import InvalidArgument
-from penstock.storage.answers import Answer, reject
+from penstock.storage.answers import Answer, Done, reject
 from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
@@ -44,11 +44,16 @@ class GatheredPublishes(Gathering):
         *,
         machine: Machine,
         journal: MessageJournal,
-        submit: Callable[[], asyncio.Future[None] | None],
+        call_when_committed: Callable[[Done], None],
         now_ns: Callable[[], int],
         on_published: Callable[[str, int], bool],
     ) -> None:
-        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
+        super().__init__(
+            machine=machine,
+            journal=journal,
+            call_when_committed=call_when_committed,
+            now_ns=now_ns,
+        )
         self._on_published = on_published  # returns whether a waiter was woken for it
         self._is_awaited = False
         self._groups: list[_Group] = []

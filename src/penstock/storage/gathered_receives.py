@@ -14,7 +14,7 @@ from penstock.core.delivery import Handout, Want, receive_each
 from penstock.core.machine import Machine
 from penstock.core.message import Delivery
 from penstock.core.runs import Run
-from penstock.storage.answers import reject
+from penstock.storage.answers import Done, reject
 from penstock.storage.gathering import Gathering
 from penstock.storage.journal import MessageJournal
 
@@ -51,11 +51,16 @@ class GatheredReceives(Gathering):
         *,
         machine: Machine,
         journal: MessageJournal,
-        submit: Callable[[], asyncio.Future[None] | None],
+        call_when_committed: Callable[[Done], None],
         now_ns: Callable[[], int],
         deliver_nowait: Callable[[Handout], list[Delivery] | None],
     ) -> None:
-        super().__init__(machine=machine, journal=journal, submit=submit, now_ns=now_ns)
+        super().__init__(
+            machine=machine,
+            journal=journal,
+            call_when_committed=call_when_committed,
+            now_ns=now_ns,
+        )
         self._deliver_nowait = deliver_nowait
         self._wishes: dict[_Asked, list[Wish]] = {}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from penstock.core.machine import Machine
-from penstock.storage.answers import Answer, answer_when_committed
+from penstock.storage.answers import Answer, Done, answer_when_committed
 from penstock.storage.journal import MessageJournal
 
 __all__ = ["Gathering"]
@@ -27,13 +27,12 @@ class Gathering(ABC):
         *,
         machine: Machine,
         journal: MessageJournal,
-        submit: Callable[[], asyncio.Future[None] | None],
+        call_when_committed: Callable[[Done], None],
         now_ns: Callable[[], int],
     ) -> None:
-        """``submit`` returns a future for the commit, or None if all is committed already."""
         self._machine = machine
         self._journal = journal
-        self._submit = submit
+        self._call_when_committed = call_when_committed
         self._now_ns = now_ns
         self._loop: asyncio.AbstractEventLoop | None = None
         self.size = 0
@@ -63,6 +62,6 @@ class Gathering(ABC):
         """
         if is_awaited:
             assert self._loop is not None
-            self._loop.call_soon(answer_when_committed, self._submit, answers)
+            self._loop.call_soon(answer_when_committed, self._call_when_committed, answers)
         else:
-            answer_when_committed(self._submit, answers)
+            answer_when_committed(self._call_when_committed, answers)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from penstock.core.machine import Journal
+from penstock.storage.answers import Done
 from penstock.storage.base import Durability
 from penstock.storage.reader import MessageSource
 
@@ -38,6 +39,13 @@ class MessageJournal(Journal, MessageSource, Protocol):
 
     def submit(self) -> asyncio.Future[None] | None:
         """A future for all that was appended to reach its durability; None if it already has."""
+        ...
+
+    def call_when_committed(self, done: Done) -> None:
+        """Call ``done`` once all that was appended has reached its durability; at once if it has.
+
+        Raises what `submit` raises.
+        """
         ...
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:

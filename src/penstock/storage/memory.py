@@ -9,6 +9,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.core.events import DeadLettered, Event, Published, QueueDeleted, QueuePurged, Trimmed
 from penstock.core.machine import Machine, Place
 from penstock.core.timeline import Places
+from penstock.storage.answers import Done
 from penstock.storage.base import Durability
 from penstock.storage.block import Block, block_of
 from penstock.storage.embedded import EmbeddedStore
@@ -65,6 +66,9 @@ class _MemoryJournal:
 
     def submit(self) -> None:
         return None
+
+    def call_when_committed(self, done: Done) -> None:
+        done(None)
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         self._end_of_turn.ask(callback)

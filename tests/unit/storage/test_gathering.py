@@ -14,6 +14,7 @@ from penstock.core.machine import Journal, Place
 from penstock.core.message import Delivery
 from penstock.core.outcome import Outcome
 from penstock.errors import InvalidArgument, InvalidReceipt, PenstockError, QueueNotFound
+from penstock.storage.answers import Done
 from penstock.storage.memory import MemoryStore
 from tests.contract.clock import ManualClock
 
@@ -128,9 +129,8 @@ async def test_who_leaves_before_it_is_durable_gives_it_back(
         await broker.create_queue("q")
         await broker.publish("q", [b"a", b"b"])
         # Given a disk that takes its time
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        journal = store._journal
-        monkeypatch.setattr(journal, "submit", lambda: committed)
+        waiting: list[Done] = []
+        monkeypatch.setattr(store._journal, "call_when_committed", waiting.append)
         leaving = asyncio.ensure_future(broker.receive("q"))
         staying = asyncio.ensure_future(broker.receive("q"))
         for _ in range(3):
@@ -138,8 +138,9 @@ async def test_who_leaves_before_it_is_durable_gives_it_back(
         # When one of two leaves meanwhile
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
-        committed.set_result(None)
         monkeypatch.undo()
+        for done in waiting:
+            done(None)
         # Then its message is there for others, as if it had never been given
         assert [delivery.body for delivery in await staying] == [b"b"]
         [again] = await broker.receive("q")

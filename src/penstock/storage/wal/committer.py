@@ -14,10 +14,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from threading import Condition, Lock, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from penstock.errors import StorageClosed, StorageFailed
+from penstock.storage.answers import Done, conclude
 from penstock.storage.wal.log import Log, SyncMode
 
 __all__ = ["Committer", "GroupCommitter"]
@@ -55,6 +57,10 @@ class Committer(Protocol):
         Each caller has its own future and may cancel it. Raises ``StorageFailed``, at once or from
         the future, and ``StorageClosed``.
         """
+        ...
+
+    def call_when_committed(self, done: Done) -> None:
+        """As `submit`, but calls ``done`` instead: in the same turn of the loop, if it commits."""
         ...
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
@@ -109,7 +115,7 @@ class GroupCommitter(Committer):
         self._joined = 0
         self._expected = 0  # how many joined the group before
         self._opened_at = 0.0
-        self._submitted: list[asyncio.Future[None]] = []
+        self._submitted: list[Done] = []
         self._callbacks: dict[Callable[[], None], None] = {}
         self._announced = 0  # bytes that the callbacks will append
         self._inline_again = 0.0  # when to try committing on the loop again
@@ -119,7 +125,7 @@ class GroupCommitter(Committer):
         self._is_idle = False
         self._is_stopping = False
         self._sync_due: float | None = None  # only in interval mode, while something is unsynced
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters: list[Done] = []
         self._calls: list[_Call] = []
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._thread = Thread(target=self._run, name="penstock-log-writer", daemon=True)
@@ -132,11 +138,14 @@ class GroupCommitter(Committer):
     # -- the loop ----------------------------------------------------------------------------------
 
     def submit(self) -> asyncio.Future[None]:
-        self._check()
         future = self._loop.create_future()
-        self._submitted.append(future)
-        self._grow()
+        self.call_when_committed(partial(conclude, future))
         return future
+
+    def call_when_committed(self, done: Done) -> None:
+        self._check()
+        self._submitted.append(done)
+        self._grow()
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         self._callbacks[callback] = None
@@ -209,7 +218,7 @@ class GroupCommitter(Committer):
             and self._monotonic() - self._opened_at < _LONGEST_OPEN_SECONDS
         )
 
-    def _hand_over(self, waiters: list[asyncio.Future[None]]) -> None:
+    def _hand_over(self, waiters: list[Done]) -> None:
         """Commit for these, here or in the thread."""
         with self._lock:
             if self._failure is not None:
@@ -231,7 +240,7 @@ class GroupCommitter(Committer):
             size = self._log.written - start
             if not self._log.is_prepared or self._sync_due != due:
                 self._work.notify()
-        _resolve(waiters)
+        _tell(waiters)
         if ended - began > _SLOW_SECONDS * (1 + size / _SLOW_BYTES):
             since = max(self._inline_again, began - _SAVED_SECONDS)
             self._inline_again = since + _RESTS_AFTER_SLOW * (ended - began)
@@ -264,7 +273,7 @@ class GroupCommitter(Committer):
                 return False
             self._commit()
             if waiters:
-                self._loop.call_soon_threadsafe(_resolve, waiters)
+                self._loop.call_soon_threadsafe(_tell, waiters)
                 waiters = []
             while calls:
                 self._answer(calls.pop(0))
@@ -272,11 +281,12 @@ class GroupCommitter(Committer):
                 self._log.prepare()
         except BaseException as exc:  # nobody may be left waiting
             with self._lock:
-                self._fail(exc, [*waiters, *(call.answer for call in calls)])
+                self._calls = calls + self._calls
+                self._fail(exc, waiters)
             return False
         return not is_stopping
 
-    def _next_group(self) -> tuple[list[asyncio.Future[None]], list[_Call], bool]:
+    def _next_group(self) -> tuple[list[Done], list[_Call], bool]:
         with self._lock:
             while not self._has_work():
                 timeout = None
@@ -304,9 +314,9 @@ class GroupCommitter(Committer):
         try:
             result = call.function()
         except Exception as exc:
-            self._loop.call_soon_threadsafe(_reject, [call.answer], [exc])
+            self._loop.call_soon_threadsafe(_refuse, call.answer, exc)
         else:
-            self._loop.call_soon_threadsafe(_resolve, [call.answer], result)
+            self._loop.call_soon_threadsafe(_resolve, call.answer, result)
 
     def _close(self) -> None:
         error: Exception | None = None
@@ -315,9 +325,9 @@ class GroupCommitter(Committer):
         except Exception as exc:
             error = exc
         if error is None:
-            self._loop.call_soon_threadsafe(_resolve, [self._stopped])
+            self._loop.call_soon_threadsafe(_resolve, self._stopped, None)
         else:
-            self._loop.call_soon_threadsafe(_reject, [self._stopped], [error])
+            self._loop.call_soon_threadsafe(_refuse, self._stopped, error)
 
     # -- either of the two -------------------------------------------------------------------------
 
@@ -331,26 +341,30 @@ class GroupCommitter(Committer):
             elif self._sync_due is None and self._log.synced < self._log.written:
                 self._sync_due = now + self._interval_seconds
 
-    def _fail(self, exc: BaseException, waiters: list[asyncio.Future[Any]]) -> None:
+    def _fail(self, exc: BaseException, waiters: list[Done]) -> None:
         """Refuse everybody who waits, and all later calls. The lock is held."""
         self._failure = exc
-        refused = [*waiters, *self._waiters, *(call.answer for call in self._calls)]
+        refused = [*waiters, *self._waiters]
+        refused += [partial(conclude, call.answer) for call in self._calls]
         self._waiters, self._calls = [], []
         self._work.notify()
-        errors: list[Exception] = [_failed(exc) for _ in refused]
-        self._loop.call_soon_threadsafe(_reject, refused, errors)
+        self._loop.call_soon_threadsafe(_tell, refused, exc)
 
 
-def _resolve(futures: list[asyncio.Future[Any]], result: object = None) -> None:
-    for future in futures:
-        if not future.done():  # a caller may have cancelled it
-            future.set_result(result)
+def _tell(waiters: list[Done], failure: BaseException | None = None) -> None:
+    for done in waiters:
+        # An error of its own for each: a shared one would collect everybody's traceback.
+        done(None if failure is None else _failed(failure))
 
 
-def _reject(futures: list[asyncio.Future[Any]], errors: list[Exception]) -> None:
-    for future, error in zip(futures, errors, strict=True):
-        if not future.done():
-            future.set_exception(error)
+def _resolve(future: asyncio.Future[T], result: T) -> None:
+    if not future.done():  # a caller may have cancelled it
+        future.set_result(result)
+
+
+def _refuse(future: asyncio.Future[Any], error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
 
 
 def _failed(cause: BaseException) -> StorageFailed:

@@ -12,6 +12,7 @@ from penstock.core.events import Event, Published
 from penstock.core.machine import Place
 from penstock.core.timeline import Places
 from penstock.errors import StorageFailed
+from penstock.storage.answers import Done
 from penstock.storage.base import Durability
 from penstock.storage.block import Block
 from penstock.storage.wal import codec
@@ -87,6 +88,13 @@ class WalJournal:
         if log.written < log.end or log.failure is not None:
             return self._committer.submit()
         return None
+
+    def call_when_committed(self, done: Done) -> None:
+        log = self._log
+        if log.written < log.end or log.failure is not None:
+            self._committer.call_when_committed(done)
+        else:
+            done(None)
 
     def before_commit(self, callback: Callable[[], None], size: int) -> None:
         self._committer.before_commit(callback, size)
