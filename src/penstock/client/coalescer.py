@@ -92,7 +92,7 @@ class Coalescer(Generic[Item, Answer]):
         self._start_handle = None
         while self._waiting and len(self._requests) < self._limits.requests:
             if calls := self._gather():
-                request = asyncio.create_task(self._carry_out(calls))
+                request = asyncio.create_task(self._send_on(calls))
                 self._requests.add(request)
                 request.add_done_callback(self._finish)
 
@@ -102,8 +102,17 @@ class Coalescer(Generic[Item, Answer]):
             if self._is_closed:
                 self._start()
             elif self._start_handle is None:
-                # One turn later: those just answered may call again, and can join this request.
                 self._schedule(0)
+
+    async def _send_on(self, calls: list[_Call[Item, Answer]]) -> None:
+        """Carry out these calls, and then those that have gathered meanwhile."""
+        while calls:
+            await self._carry_out(calls)
+            # Those just answered may call again, at once or a turn later, and join the next ones.
+            await asyncio.sleep(0)
+            if len(self._waiting) < len(calls):
+                await asyncio.sleep(0)
+            calls = self._gather()
 
     def _gather(self) -> list[_Call[Item, Answer]]:
         calls: list[_Call[Item, Answer]] = []
