@@ -30,6 +30,7 @@ class InlineCommitter(Committer):
         self._end_of_turn = EndOfTurn()
         self._waiters: list[Done] = []
         self._calls: list[Callable[[], None]] = []
+        self._beside: list[Callable[[], None]] = []
         self._refusals: list[Callable[[StorageError], None]] = []
 
     @property
@@ -39,7 +40,7 @@ class InlineCommitter(Committer):
     @property
     def has_work(self) -> bool:
         """Whether somebody waits for the next ``step``."""
-        return bool(self._waiters or self._calls)
+        return bool(self._waiters or self._calls or self._beside)
 
     def submit(self) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -56,23 +57,14 @@ class InlineCommitter(Committer):
     async def call(self, function: Callable[[], T]) -> T:
         self._check()
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.append(partial(_run, function, answer))
+        self._refusals.append(partial(_refuse, answer))
+        return await answer
 
-        def run() -> None:
-            try:
-                result = function()
-            except Exception as exc:
-                if not answer.done():
-                    answer.set_exception(exc)
-            else:
-                if not answer.done():
-                    answer.set_result(result)
-
-        def refuse(error: StorageError) -> None:
-            if not answer.done():
-                answer.set_exception(error)
-
-        self._calls.append(run)
-        self._refusals.append(refuse)
+    async def beside(self, function: Callable[[], T]) -> T:
+        self._check()
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._beside.append(partial(_run, function, answer))
         return await answer
 
     async def stop(self) -> None:
@@ -83,7 +75,13 @@ class InlineCommitter(Committer):
             self._log.close()
 
     def step(self, *, sync: bool = False) -> None:
-        """Commit all that was appended and answer; with ``sync``, as if the interval had passed."""
+        """Commit all that was appended and answer; with ``sync``, as if the interval had passed.
+
+        What may run beside commits runs before this one.
+        """
+        beside, self._beside = self._beside, []
+        for run in beside:
+            run()
         waiters, self._waiters = self._waiters, []
         calls, self._calls = self._calls, []
         refusals, self._refusals = self._refusals, []
@@ -109,3 +107,18 @@ class InlineCommitter(Committer):
             raise self._failure
         if self._is_stopped:
             raise StorageClosed("the store was closed: open it again")
+
+
+def _run(function: Callable[[], T], answer: asyncio.Future[T]) -> None:
+    try:
+        result = function()
+    except Exception as exc:
+        _refuse(answer, exc)
+    else:
+        if not answer.done():
+            answer.set_result(result)
+
+
+def _refuse(answer: asyncio.Future[T], error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
+from itertools import compress
 from typing import NamedTuple
 
 __all__ = ["Keyed", "KeysDump", "RecentKeys"]
@@ -102,14 +103,17 @@ class RecentKeys:
         del self._rows[key]
 
     def dump(self) -> KeysDump:
-        if len(self._rows) < len(self._keys) - self._gone:
+        gone = self._gone
+        keys, times = self._keys[gone:], self._times[gone:]
+        starts, stops = self._starts[gone:], self._stops[gone:]
+        if len(self._rows) < len(keys):
             # There are rows between the others that do not count.
-            only = RecentKeys()
-            for key, keyed in self.items():
-                only.note(key, *keyed)
-            return only.dump()
-        columns = (self._times, self._starts, self._stops)
-        return KeysDump(self._keys[self._gone :], *(c[self._gone :].tobytes() for c in columns))
+            rows = self._rows
+            counts = [rows.get(key) == row for row, key in enumerate(keys, self._first + gone)]
+            keys = list(compress(keys, counts))
+            times = array("q", compress(times, counts))
+            starts, stops = (array("Q", compress(column, counts)) for column in (starts, stops))
+        return KeysDump(keys, times.tobytes(), starts.tobytes(), stops.tobytes())
 
     @classmethod
     def load(cls, dump: KeysDump) -> RecentKeys:

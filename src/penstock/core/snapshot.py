@@ -9,6 +9,8 @@ The fields are part of the checkpoint format: add new ones with a default, and n
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sized
+from copy import copy
 
 import msgspec
 
@@ -69,6 +71,12 @@ class SubscriptionSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_ack_ns: int | None
     secrets: tuple[str, ...] = ()
 
+    @property
+    def entries(self) -> int:
+        """As that of a queue."""
+        many: list[Sized] = [self.waiting, self.groups, self.leases, self.attempts]
+        return sum(map(len, many))
+
 
 class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     id: int
@@ -98,6 +106,20 @@ class QueueSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     dedup: dict[str, tuple[int, int]] = {}
     requests: dict[str, tuple[int, PastRequest]] = {}
 
+    @property
+    def entries(self) -> int:
+        """How many there are of what there may be very many of."""
+        keys = [dump.keys for dump in (self.dedup_keys, self.request_keys) if dump is not None]
+        many: list[Sized] = [
+            self.special,
+            self.expiry,
+            self.pins,
+            self.stragglers,
+            self.other_requests,
+            *keys,
+        ]
+        return sum(map(len, many)) + sum(s.entries for s in self.subscriptions)
+
 
 class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     last_id: int
@@ -107,12 +129,13 @@ class MachineSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def take_snapshot(machine: Machine) -> MachineSnapshot:
+    """It shares nothing that changes with the machine, so a thread may encode it."""
     return MachineSnapshot(
         last_id=machine.last_id,
         now_ns=machine.now_ns,
         # By id, so that a queue comes before its dead letters and events.
         queues=[_queue(queue) for _, queue in sorted(machine.queues_by_id.items())],
-        untold=machine.untold,
+        untold={queue_id: list(runs) for queue_id, runs in machine.untold.items()},
     )
 
 
@@ -129,17 +152,17 @@ def _queue(queue: Queue) -> QueueSnapshot:
         everything=_feed(queue.feeds.everything),
         feeds=[_feed(feed) for feed in queue.feeds.by_filter.values()],
         subscriptions=[_subscription(s) for s in queue.subscriptions.values()],
-        special=queue.feeds.special,
-        expiry=queue.expiry.times,
+        special=dict(queue.feeds.special),
+        expiry=dict(queue.expiry.times),
         dedup_keys=queue.dedup.dump(),
         duplicates=queue.duplicates,
         purged=queue.purged,
         stragglers=list(queue.stragglers),
-        pins=queue.pins,
+        pins=dict(queue.pins),
         letter_subscriptions=queue.letter_subscriptions.tobytes(),
         letter_origins=queue.letter_origins.tobytes(),
         request_keys=queue.requests.recent.dump(),
-        other_requests=queue.requests.others,
+        other_requests=dict(queue.requests.others),
         events_of=queue.events_of.id if queue.events_of else None,
     )
 
@@ -165,21 +188,21 @@ def _subscription(subscription: Subscription) -> SubscriptionSnapshot:
         config=subscription.config,
         created_ns=subscription.created_ns,
         start=subscription.start,
-        cursors=subscription.cursors,
+        cursors=dict(subscription.cursors),
         polled=subscription.polled,
         pulled=subscription.pulled,
         opened=subscription.opened.dump(),
         ready={p: lane.dump() for p, lane in subscription.ready.items() if lane},
-        waiting=subscription.waiting.times,
-        groups=subscription.groups.lines,
+        waiting=dict(subscription.waiting.times),
+        groups={key: list(line) for key, line in subscription.groups.lines.items()},
         leases=subscription.leases.by_index(),
-        attempts=subscription.attempts,
+        attempts=dict(subscription.attempts),
         settled=subscription.settled.dump(),
         settled_total=subscription.settled_total,
         base_total=subscription.base_total,
         dead=subscription.dead.dump(),
         epoch=subscription.epoch,
-        counters=subscription.counters,
+        counters=copy(subscription.counters),
         last_delivery_ns=subscription.last_delivery_ns,
         last_ack_ns=subscription.last_ack_ns,
         secrets=subscription.secrets,

@@ -351,6 +351,7 @@ def test_a_signal_that_ends_the_process_in_a_commit_on_the_loop_is_heard_and_lea
 ) -> None:
     # Given a commit on the loop, in the middle of which the handler of a signal raises
     parts: list[tuple[Log, GroupCommitter]] = []
+    callers: list[asyncio.Future[None]] = []
 
     def handle_signal(operation: Operation) -> None:
         if operation.kind == kind:
@@ -363,7 +364,8 @@ def test_a_signal_that_ends_the_process_in_a_commit_on_the_loop_is_heard_and_lea
         await idle(committer)
         simulated.fault = handle_signal
         log.append(KIND, bytes(1000))
-        await committer.submit()
+        callers.append(committer.submit())
+        await asyncio.wait(callers)
 
     # When others go on, as they do while the loop is wound up
     async def wind_up() -> None:
@@ -380,6 +382,8 @@ def test_a_signal_that_ends_the_process_in_a_commit_on_the_loop_is_heard_and_lea
         with pytest.raises(exit_with):
             runner.run(interrupted())
         runner.run(wind_up())
+    # And who waited is told
+    assert isinstance(callers[0].exception(), StorageFailed)
     # And the log is none that pretends to be closed in order with a hole in it
     assert payloads(simulated)[0] == b"first"
     assert payloads(simulated.crash())[0] == b"first"
@@ -657,3 +661,27 @@ async def test_the_inline_committer_answers_only_when_it_is_stepped(
     with pytest.raises(StorageFailed):
         committer.submit()
     await committer.stop()
+
+
+async def test_what_runs_beside_commits_holds_up_none_and_answers_who_asked(files: Files) -> None:
+    log = prepared_log(files)
+    async with running(log) as committer:
+        # Given something that takes its time beside the commits
+        may_end = threading.Event()
+        asked = asyncio.create_task(committer.beside(lambda: may_end.wait(10)))
+        # When something is committed
+        log.append(KIND, b"meanwhile")
+        await committer.submit()
+        # Then that is done first
+        assert not asked.done()
+        may_end.set()
+        assert await asked
+        # And an error is for who asked, not for the log
+        with pytest.raises(ZeroDivisionError):
+            await committer.beside(lambda: 1 // 0)
+        log.append(KIND, b"after it")
+        await committer.submit()
+    assert payloads(files) == [b"first", b"meanwhile", b"after it"]
+    # And nothing runs once it has stopped
+    with pytest.raises(StorageClosed):
+        await committer.beside(lambda: None)

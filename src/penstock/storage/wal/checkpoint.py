@@ -26,6 +26,7 @@ from penstock.core.snapshot import MachineSnapshot
 from penstock.core.timeline import Batch, TimelinePart
 from penstock.errors import CorruptLog, NewerFormat
 from penstock.storage.wal.files import Files
+from penstock.storage.wal.pieces import pieces
 from penstock.storage.wal.segment import position_of
 
 __all__ = [
@@ -105,14 +106,18 @@ def numbers_of(files: Files, ending: str) -> list[int]:
 
 
 def encode(value: Checkpoint | SegmentIndex) -> bytes:
-    """The content of the file, with its header."""
-    data = msgspec.msgpack.encode(value)
-    return _HEADER.pack(_MAGIC, VERSION, _crc(VERSION, data)) + data
+    """The content of the file, with its header. Threads get their turn meanwhile."""
+    parts = list(pieces(value))
+    crc = _crc(VERSION, *parts)
+    return b"".join([_HEADER.pack(_MAGIC, VERSION, crc), *parts])
 
 
-def _crc(version: int, data: bytes | memoryview) -> int:
+def _crc(version: int, *parts: bytes | memoryview) -> int:
     """Covers the version, so that damage to it is not taken for a newer format."""
-    return crc32c(data, crc32c(_VERSION.pack(version)))
+    crc = crc32c(_VERSION.pack(version))
+    for part in parts:
+        crc = crc32c(part, crc)
+    return crc
 
 
 def save(files: Files, name: str, data: bytes) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Condition, Lock, Thread
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -78,6 +79,14 @@ class Committer(Protocol):
         """
         ...
 
+    async def beside(self, function: Callable[[], T]) -> T:
+        """Run a blocking function that commits need not wait for: they go on meanwhile.
+
+        One runs at a time. It may run even if the caller is cancelled. Its errors are raised to the
+        caller.
+        """
+        ...
+
     async def stop(self) -> None:
         """Commit what is pending, close the log, and stop. Later calls are refused. Idempotent."""
         ...
@@ -130,6 +139,7 @@ class GroupCommitter(Committer):
         self._stopped: asyncio.Future[None] = self._loop.create_future()
         self._thread = Thread(target=self._run, name="penstock-log-writer", daemon=True)
         self._thread.start()
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="penstock-log-upkeep")
 
     @property
     def failure(self) -> BaseException | None:
@@ -160,6 +170,10 @@ class GroupCommitter(Committer):
             self._work.notify()
         return await answer
 
+    async def beside(self, function: Callable[[], T]) -> T:
+        self._check()
+        return await self._loop.run_in_executor(self._beside, function)
+
     async def stop(self) -> None:
         self._close_group()
         with self._lock:
@@ -168,6 +182,7 @@ class GroupCommitter(Committer):
         # Shielded, so that the thread ends even if this caller is cancelled.
         await asyncio.shield(self._stopped)
         self._thread.join()
+        self._beside.shutdown()
 
     def _check(self) -> None:
         if self._failure is not None:

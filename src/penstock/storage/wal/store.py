@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from random import Random
 from typing import TypeVar
@@ -176,8 +176,15 @@ class WalStore(EmbeddedStore):
 
     async def _on_disk(self, function: Callable[[], T]) -> T:
         """Run it where commits run. Raises `DiskFull` or `StorageFailed`."""
+        return await self._checked(self._committer.call(function))
+
+    async def _beside(self, function: Callable[[], T]) -> T:
+        """Run it while commits go on. Raises `DiskFull` or `StorageFailed`."""
+        return await self._checked(self._committer.beside(function))
+
+    async def _checked(self, work: Awaitable[T]) -> T:
         try:
-            return await self._committer.call(function)
+            return await work
         except OSError as exc:
             raise self._log.refusal(exc) from exc
 
@@ -204,17 +211,19 @@ class WalStore(EmbeddedStore):
         checkpoint = Checkpoint(
             segment=segment, segments=needed, packs=packs, machine=take_snapshot(machine)
         )
-        # Encoded here, on the loop, because the snapshot shares dicts with the live machine.
-        encoded = encode(checkpoint)
 
-        def write() -> None:
+        def seal() -> None:
             for number in sealed:
                 self._seal(number)
+
+        def write() -> None:
             for number, index in indexes.items():
                 self._save_index(number, file_name(number), index)
-            save(self._files, checkpoint_name(segment), encoded)
+            save(self._files, checkpoint_name(segment), encode(checkpoint))
 
-        await self._on_disk(write)
+        # What the checkpoint has counted in is durable before it is.
+        await self._on_disk(seal)
+        await self._beside(write)
         self._segments = needed
         self._checkpointed = segment
         self._wal.packs = packs
@@ -277,7 +286,7 @@ class WalStore(EmbeddedStore):
         if not entries or name == source:
             return
 
-        moved = await self._on_disk(
+        moved = await self._beside(
             lambda: compaction.pack(
                 self._files,
                 source=source,
@@ -291,7 +300,7 @@ class WalStore(EmbeddedStore):
         compaction.relocate(self.machine, number, moved)
         self._wal.packs[number] = name
         index = segment_index(self.machine, number)
-        await self._on_disk(lambda: self._save_index(number, name, index))
+        await self._beside(lambda: self._save_index(number, name, index))
 
     async def _finish(self) -> None:
         try:
