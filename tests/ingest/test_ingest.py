@@ -324,6 +324,18 @@ async def test_whoever_waits_for_a_tenant_that_is_removed_goes_on_waiting(
         assert await consuming == 1
 
 
+async def test_the_events_of_a_tenant_are_no_tenant(store_url: str) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish(message(1))
+        await broker.alter_queue("ingest-clinic", events=True)
+        await queue.publish(message(2))
+        handled = Handled()
+        await drain(queue, handled)
+        assert handled.paths == ["/in/1", "/in/2"]
+        assert await queue.tenants() == ["clinic"]
+
+
 class Scan(msgspec.Struct, frozen=True, kw_only=True):
     """A message of another kind."""
 

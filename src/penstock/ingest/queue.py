@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whole
-from penstock.core.limits import MAX_REASON_CHARACTERS, check_name
+from penstock.core.limits import EVENTS_SUFFIX, MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
 from penstock.errors import (
@@ -157,8 +157,21 @@ class IngestQueue(Generic[M]):
     async def tenants(self) -> list[str]:
         """The tenants that have a queue, whichever process created it."""
         prefix = f"{self._settings.prefix}-"
-        names = await self._broker.names()
-        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        return [
+            name.removeprefix(prefix)
+            for name in await self._broker.names()
+            if name.startswith(prefix) and not await self._holds_events(name)
+        ]
+
+    async def _holds_events(self, queue: str) -> bool:
+        """Whether it tells what happens in a tenant's queue: then it has no `default`."""
+        if not queue.endswith(EVENTS_SUFFIX):
+            return False
+        try:
+            await self._broker.subscription_stats(queue)
+        except (QueueNotFound, SubscriptionNotFound):
+            return True
+        return False
 
     def _queue_of(self, tenant: str) -> str:
         if not isinstance(tenant, str) or not tenant:
