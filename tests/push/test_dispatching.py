@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 from aiohttp import web
 
 from penstock import Callback
 from penstock.broker import Broker
-from penstock.push import Dispatcher
+from penstock.push import LOOPBACK, Dispatcher
+from penstock.storage.registry import open_store
 from tests.push.conftest import QUEUE, dead_letters, stats_of, subscribe, until_stats
 from tests.push.receiver import PATIENCE_SECONDS, Call, Receiver, answering
 
@@ -66,6 +68,33 @@ async def test_a_subscription_made_anew_under_the_same_name_is_called_too(
         ("/1", b"1"),
         ("/2", b"2"),
     ]
+
+
+@pytest.mark.parametrize("mode", ["deliver", "notify"])
+async def test_what_another_server_makes_anew_under_the_same_name_is_called_too(
+    receiver: Receiver, mode: Literal["deliver", "notify"]
+) -> None:
+    # Given a subscription that is called
+    store = await open_store("memory:")
+    async with Broker(store) as broker:
+        await broker.create_queue(QUEUE)
+        dispatcher = Dispatcher(broker, allowed=LOOPBACK, refresh_seconds=0.05)
+        await dispatcher.start()
+        old, new = (Callback(url=receiver.url(name), mode=mode) for name in ("old", "new"))
+        await broker.create_subscription(QUEUE, "called", callback=old)
+        await broker.publish(QUEUE, [b"a"])
+        await receiver.wait_for(1)
+        # When another server deletes it, and makes it again before this one looks
+        other = Broker(store)
+        await other.delete_subscription(QUEUE, "called")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await other.create_subscription(QUEUE, "called", callback=new)
+        await other.publish(QUEUE, [b"b"])
+        # Then it is called
+        calls = await receiver.wait_for(2)
+        assert [call.path for call in calls] == ["/old", "/new"]
+        await dispatcher.close()
 
 
 async def test_a_change_of_one_queue_leaves_the_calls_for_another_alone(
