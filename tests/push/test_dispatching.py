@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import Literal
 
 import pytest
 from aiohttp import web
 
-from penstock import Callback
+from penstock import Backoff, Callback
 from penstock.broker import Broker
-from penstock.push import LOOPBACK, Dispatcher
+from penstock.push import LOOPBACK, Dispatcher, record
+from penstock.push.circuit import Circuit
 from penstock.storage.registry import open_store
 from tests.push.conftest import QUEUE, dead_letters, stats_of, subscribe, until_stats
 from tests.push.receiver import PATIENCE_SECONDS, Call, Receiver, answering
@@ -158,6 +160,26 @@ async def test_a_circuit_opens_after_repeated_failures_and_is_seen(
     assert stats.callback is not None
     assert stats.callback.circuit == "closed"
     assert stats.callback.failures_in_a_row == 0
+
+
+async def test_the_circuit_of_another_url_is_closed(
+    broker: Broker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an endpoint that is not called for a long time, because it has failed so often
+    for_long = functools.partial(Circuit, first_seconds=1000, most_seconds=1000)
+    monkeypatch.setattr(record, "Circuit", for_long)
+    receiver.behave = answering(500)
+    slow = Backoff(base_seconds=100)
+    await subscribe(broker, receiver.url("old"), max_deliveries=None, backoff=slow)
+    await broker.publish(QUEUE, [b"a"] * 20)
+    await until_stats(broker, "called", lambda s: bool(s.callback and s.callback.circuit == "open"))
+    # When the subscription is given another one
+    receiver.behave = answering(200)
+    await broker.alter_subscription(QUEUE, "called", callback=Callback(url=receiver.url("new")))
+    # Then that one is called at once, as often at a time as if nothing had happened
+    stats = await until_stats(broker, "called", lambda s: s.acked > 0 and not s.ready)
+    assert stats.callback is not None
+    assert (stats.callback.circuit, stats.callback.failures_in_a_row) == ("closed", 0)
 
 
 async def test_a_closed_dispatcher_calls_nobody(
