@@ -145,6 +145,8 @@ class Transport:
         try:
             return await self._pool.request(data if body is None else data + body, seconds)
         except CannotConnect as exc:
+            if self._is_closed:
+                raise _closed_meanwhile() from exc
             cause = exc.__cause__
             error = Unreachable(f"no connection to {self._base}: {_reason(cause)}")
             error.__cause__ = cause
@@ -152,6 +154,8 @@ class Transport:
             may_pass = not isinstance(cause, ssl.SSLError)
             raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
         except (OSError, TimeoutError) as exc:
+            if self._is_closed:
+                raise _closed_meanwhile() from exc
             reason = str(exc) or f"nothing came within {seconds:g} seconds"
             error = Unreachable(f"no answer from {self._base}: {reason}")
             error.__cause__ = exc
@@ -165,6 +169,10 @@ class Transport:
         if method != "GET":
             lines.append(f"Content-Length: {len(body or b'')}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _closed_meanwhile() -> ClientClosed:
+    return ClientClosed("the client was closed before there was an answer: make a new one")
 
 
 def _reason(cause: BaseException | None) -> str:
