@@ -13,6 +13,7 @@ from yarl import URL
 from penstock.client.codec import JSON
 from penstock.client.connection import Answer
 from penstock.client.errors import ClientClosed, TooManyRequests, Unreachable
+from penstock.client.loop import belongs_elsewhere
 from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
@@ -68,8 +69,9 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def has_lost_its_loop(self) -> bool:
-        return self._loop is not None and self._loop.is_closed()
+    def is_elsewhere(self) -> bool:
+        """Whether it belongs to another event loop than the one that is running."""
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
 
     @property
     def url(self) -> str:
@@ -138,8 +140,8 @@ class Transport:
             raise ClientClosed("the client was closed: make a new one")
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        elif self._loop.is_closed():
-            raise ClientClosed("the event loop of the client has ended: make a new client")
+        elif self.is_elsewhere:
+            raise belongs_elsewhere(self._loop)
         seconds = self._timeout_seconds + wait_seconds
         data = self._head(method, path, body, headers)
         try:
