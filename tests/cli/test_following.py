@@ -94,6 +94,27 @@ def test_publish_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str
     assert penstock.ok("view", queue, "--body") == "first\nsecond, not yet complete\n"
 
 
+@pytest.mark.parametrize("option", ["--delay", "--ttl"])
+def test_a_delay_and_a_ttl_count_from_when_a_message_comes_out_of_the_pipe(
+    penstock: Shell, queue: str, option: str
+) -> None:
+    # Given a pipe out of which a message has come
+    arguments = ("publish", queue, "--lines", "--json", option, "1000")
+    with running(penstock, *arguments, stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        # When another one comes later
+        for body in (b"first\n", b"second\n"):
+            process.stdin.write(body)
+            process.stdin.flush()
+            assert json.loads(line_of(process))["durability"] == "memory"
+        process.stdin.close()
+        assert process.wait(_PATIENCE_SECONDS) == 0
+    # Then its time is later, too
+    first, second = penstock.lines("view", queue)
+    name = "not_before" if option == "--delay" else "expires_at"
+    assert first[name] < second[name]
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_load_that_is_interrupted_leaves_nothing_behind(
     penstock: Shell, number: signal.Signals

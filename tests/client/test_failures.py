@@ -116,6 +116,21 @@ async def test_a_closed_client_says_so(server: Server, queue: str) -> None:
         await client.ack(queue, ["1.2.3"])
 
 
+async def test_a_long_poll_ends_with_its_client(server: Server, queue: str) -> None:
+    # Given a long poll, and another that waits for its connection
+    client = server.client(connections=1)
+    await client.stats()
+    polls = [asyncio.create_task(client.receive(queue, wait_seconds=20)) for _ in range(2)]
+    await asyncio.sleep(0)
+
+    # When the client is closed
+    await client.close()
+
+    # Then both say so, and neither takes a message later
+    ends = await asyncio.gather(*polls, return_exceptions=True)
+    assert [type(end) for end in ends] == [ClientClosed] * 2
+
+
 async def test_close_waits_for_the_calls_that_were_made(server: Server, queue: str) -> None:
     client = server.client()
     call = asyncio.create_task(client.publish(queue, [b"a"]))

@@ -156,6 +156,44 @@ with Client(sys.argv[1], **options) as client:
     assert run(code, server.url) == (0, sentence, "")
 
 
+def test_in_a_child_of_a_fork_an_async_client_is_told_so_and_its_parent_notices_nothing(
+    server: Server,
+) -> None:
+    code = """
+import asyncio, os, sys, warnings
+from penstock.client import AsyncClient, ClientClosed
+
+warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons warn of every fork
+options = {"username": "admin", "password": "adminpassword"}
+
+async def be_a_child(client):
+    for call in (client.stats(), client.publish("forked", [b"c"]), client.ack("forked", ["1.0.1"])):
+        try:
+            await call
+        except ClientClosed as error:
+            print(error, flush=True)
+    await client.close()
+    async with AsyncClient(sys.argv[1], **options) as own:
+        await own.stats()
+
+async def main():
+    async with AsyncClient(sys.argv[1], **options) as client:
+        await client.create_queue("forked")
+        await client.publish("forked", [b"a"])
+        await client.ack("forked", await client.receive("forked"))
+        if (child := os.fork()) == 0:
+            asyncio.run(be_a_child(client))
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        [published] = await client.publish("forked", [b"b"])
+        assert published.index == 1
+
+asyncio.run(main())
+"""
+    sentence = "the client belongs to another event loop or process: make a new one\n"
+    assert run(code, server.url) == (0, 3 * sentence, "")
+
+
 def test_an_interrupt_at_any_moment_is_an_interrupt_and_leaves_nothing_behind(
     server: Server, client: Client
 ) -> None:

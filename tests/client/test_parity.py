@@ -35,7 +35,13 @@ ONLY_THE_CLIENT = {
     "cut_off",
 }
 # A server bounds its answers itself, and saves itself the work for what it does not show.
-OF_THE_BROKER = {"receive": {"most_bytes"}, "poll": {"most_bytes"}, "queue_stats": {"only"}}
+# Its `/queue` API creates groups whose `default` is as the server's settings say.
+OF_THE_BROKER = {
+    "create_queue": {"default"},
+    "receive": {"most_bytes"},
+    "poll": {"most_bytes"},
+    "queue_stats": {"only"},
+}
 # A client's messages are read from JSON or MessagePack, and name their subscription because a
 # worker passes them on. The ids of a publish are made from its answer when they are looked at.
 COUNTERPARTS: dict[type, type] = {

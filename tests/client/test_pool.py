@@ -165,3 +165,30 @@ async def test_the_turn_of_a_call_that_was_cancelled_while_it_connected_goes_to_
 
         # Then the second goes on
         assert (await asyncio.wait_for(second, 10)).body == b"ok"
+
+
+async def test_a_closed_pool_opens_no_connection_for_those_that_waited() -> None:
+    async with serving(GOOD, GOOD, GOOD, limit=1) as (fake, pool):
+        # Given a request under way, and two that wait for its connection
+        fake.is_free.clear()
+        calls = [asyncio.create_task(pool.request(REQUEST, 10)) for _ in range(3)]
+        await fake.arrivals.get()
+
+        # When the pool is closed
+        await pool.close()
+
+        # Then all of them end, and nothing is sent any more
+        under_way, *waiting = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(under_way, ConnectionError)
+        assert [type(one) for one in waiting] == [CannotConnect] * 2
+        assert fake.connections == 1
+
+
+async def test_a_connection_that_is_made_after_the_close_is_not_used() -> None:
+    async with serving(GOOD) as (fake, pool):
+        call = asyncio.create_task(pool.request(REQUEST, 10))
+        await asyncio.sleep(0)
+        await pool.close()
+        with pytest.raises(CannotConnect):
+            await call
+        assert fake.arrivals.empty()

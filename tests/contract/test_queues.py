@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.broker import Broker
-from penstock.core.config import QueueConfig
+from penstock.core.callback import Callback
+from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.core.message import NewMessage
 from penstock.errors import (
     InvalidArgument,
@@ -24,6 +25,40 @@ async def test_a_new_queue_is_empty_and_has_its_default_subscription(broker: Bro
     assert stats == await broker.queue_stats("jobs")
     assert (stats.name, stats.messages, stats.first_index, stats.next_index) == ("jobs", 0, 0, 0)
     assert [subscription.name for subscription in stats.subscriptions] == ["default"]
+
+
+async def test_a_queue_can_be_made_with_other_settings_of_its_default_subscription(
+    world: World, broker: Broker
+) -> None:
+    wanted = SubscriptionConfig(lease_seconds=5, max_deliveries=1)
+    made = await broker.create_queue("jobs", max_messages=3, default=wanted)
+    assert (made.config.max_messages, made.subscriptions[0].config) == (3, wanted)
+    await broker.publish("jobs", [b"a"])
+    await broker.receive("jobs")
+    await world.pass_time(6)
+    assert await broker.receive("jobs") == []
+    assert bodies(await broker.dead_letters("jobs")) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "default",
+    [
+        SubscriptionConfig(filter="true"),
+        SubscriptionConfig(after=("other",)),
+        SubscriptionConfig(callback=Callback(url="http://a.example")),
+        SubscriptionConfig(lease_seconds=-1),
+        {"lease_seconds": 5},
+    ],
+)
+async def test_a_new_queue_cannot_have_just_any_default_subscription(
+    broker: Broker, default: Any
+) -> None:
+    with pytest.raises(InvalidArgument):
+        await broker.create_queue("jobs", default=default)
+    with pytest.raises(InvalidArgument):
+        await broker.ensure_queue("jobs", default=SubscriptionConfig())
+    with pytest.raises(QueueNotFound):
+        await broker.queue_stats("jobs")
 
 
 async def test_a_queue_can_be_made_unless_it_is_there(broker: Broker) -> None:

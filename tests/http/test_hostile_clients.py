@@ -143,6 +143,47 @@ def test_a_bomb_of_headers_is_cut_off(server: Server, bomb: bytes) -> None:
     assert not answer or status_of(answer) in (400, 431)
 
 
+CHUNKED = PUSH + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "bomb"),
+    [
+        ("0\r\n", b"x: y\r\n"),
+        ("0\r\nx: ", b"yyyyyy"),
+        ("5;x=", b"yyyyyy"),
+    ],
+    ids=["trailers", "a trailer", "an extension"],
+)
+def test_a_bomb_in_or_behind_a_chunked_body_is_cut_off(
+    server: Server, start: str, bomb: bytes
+) -> None:
+    # Given a client that would send for ever what is neither head nor body
+    answer, sent = b"", 0
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall((CHUNKED + start).encode())
+        with suppress(ConnectionError):
+            while sent < 16 * MEBIBYTE:
+                connection.sendall(bomb * 10_000)
+                sent += len(bomb) * 10_000
+        answer = read_all(connection)
+    # Then it is refused soon after the limit, however much the kernels hold
+    assert not answer or status_of(answer) == 431
+    assert sent < 16 * MEBIBYTE
+
+
+def test_trailers_are_no_headers(server: Server, user: Client, admin: Client, group: str) -> None:
+    user.push(group)
+    # Given a chunked publish that ends in a header that counts only in the head
+    head = CHUNKED.replace("/queue/push", f"/v1/queues/{group}/messages")
+    trailers = f"Penstock-Priority: 9\r\nx: {'y' * 60_000}\r\n\r\n"
+    # When it is stored
+    assert status_of(send(server.port, f"{head}0\r\n{trailers}".encode(), seconds=1)) == 201
+    # Then it is as the head says
+    _, stored = admin.view(group).json
+    assert (stored["content"], stored["priority"]) == ("hello", 0)
+
+
 def test_deep_json_is_refused(user: Client, admin: Client, group: str) -> None:
     for deep in ("[" * 500_000, "[" * 100_000 + "]" * 100_000, '{"a":' * 100_000):
         assert user.ask("POST", "/queue/batch/push", deep, consumerGroup=group).status == 400

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from penstock.broker import Broker
+from penstock.core.config import SubscriptionConfig
+from penstock.storage.base import Change
 from penstock.storage.memory import MemoryStore
 from tests.contract.clock import ManualClock
 from tests.http.client import Answer
@@ -51,6 +53,25 @@ async def opened(**settings: float) -> AsyncIterator[World]:
 async def world() -> AsyncIterator[World]:
     async with opened(retention_minutes=60, dead_letter_minutes=10, max_deliveries=1) as world:
         yield world
+
+
+async def test_a_group_is_as_the_settings_say_from_its_first_moment() -> None:
+    # Given a server that may be killed, or asked for a message, after any change
+    seen: list[SubscriptionConfig] = []
+
+    class Watched(MemoryStore):
+        async def define(self, change: Change) -> None:
+            await super().define(change)
+            seen.append((await self.queue_stats("orders")).subscriptions[0].config)
+
+    async with (
+        Broker(Watched()) as broker,
+        application(broker, visibility_timeout_seconds=7, max_deliveries=3) as app,
+    ):
+        # When a push creates a group
+        assert (await app.ask("POST", "/queue/push", b"a", consumerGroup="orders")).status == 200
+    # Then it never was otherwise
+    assert {(one.lease_seconds, one.max_deliveries) for one in seen} == {(7, 3)}
 
 
 async def test_a_message_lives_as_long_as_the_setting_says_consumed_or_not(world: World) -> None:

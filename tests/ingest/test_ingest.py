@@ -15,6 +15,7 @@ import pytest
 import penstock
 from penstock import ingest
 from penstock.broker import Broker
+from penstock.core.message import Delivery
 from penstock.core.retry import Backoff
 from penstock.errors import InvalidArgument, InvalidName, StoreUnavailable
 from penstock.ingest import IngestMessage, IngestQueue, IngestSettings
@@ -252,6 +253,87 @@ async def test_a_body_that_cannot_be_read_holds_up_nobody(store_url: str) -> Non
     async with penstock.open(store_url) as broker:
         (letter,) = await broker.dead_letters("ingest-clinic")
         assert letter.body == b'{"filePath": 7}'
+
+
+async def test_a_tenant_that_was_removed_can_come_back(store_url: str) -> None:
+    # Given a process that has published for a tenant, whose queue is deleted by another
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish(message(1))
+        await broker.delete_queue("ingest-clinic")
+        # When it publishes again
+        await queue.publish(message(2))
+        # Then the tenant is there again
+        handled = Handled()
+        assert await queue.consume(10, handled, wait_seconds=0) == 1
+        assert handled.paths == ["/in/2"]
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["gone", "back"])
+@pytest.mark.parametrize("fails", [False, True], ids=["handled", "failed"])
+async def test_a_tenant_that_is_removed_while_its_batch_is_handled_ends_no_consumer(
+    store_url: str, fails: bool, is_back: bool
+) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish(message(1))
+
+        async def handle(batch: Sequence[IngestMessage]) -> None:
+            await broker.delete_queue("ingest-clinic")
+            if is_back:
+                await queue.publish(message(2))
+            if fails:
+                raise ValueError("the tenant is gone")
+
+        assert await queue.consume(10, handle) == (0 if fails else 1)
+        # Others are consumed as before.
+        await queue.publish(message(3, "other"))
+        handled = Handled()
+        await drain(queue, handled)
+        assert handled.paths == (["/in/2", "/in/3"] if is_back else ["/in/3"])
+
+
+async def test_whoever_waits_for_a_tenant_that_is_removed_goes_on_waiting(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        looked = 0
+        has_looked = asyncio.Event()
+        receive = broker.receive
+
+        async def counted(name: str, *, limit: int) -> list[Delivery]:
+            nonlocal looked
+            looked += 1
+            has_looked.set()
+            return await receive(name, limit=limit)
+
+        monkeypatch.setattr(broker, "receive", counted)
+        handled = Handled()
+        consuming = asyncio.create_task(
+            queue.consume_for_tenant("clinic", 10, handled, wait_seconds=20)
+        )
+        await has_looked.wait()
+        # When the tenant is removed during the wait
+        await broker.delete_queue("ingest-clinic")
+        for _ in range(200):
+            await asyncio.sleep(0)
+        # Then it is looked for again, but not over and over
+        assert looked <= 4
+        await queue.publish(message(7))
+        assert await consuming == 1
+
+
+async def test_the_events_of_a_tenant_are_no_tenant(store_url: str) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish(message(1))
+        await broker.alter_queue("ingest-clinic", events=True)
+        await queue.publish(message(2))
+        handled = Handled()
+        await drain(queue, handled)
+        assert handled.paths == ["/in/1", "/in/2"]
+        assert await queue.tenants() == ["clinic"]
 
 
 class Scan(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from standardwebhooks import Webhook
 
-from penstock import NewMessage
+from penstock import Callback, NewMessage
 from penstock.broker import Broker
 from tests.push.conftest import QUEUE, dead_letters, subscribe, until_stats
 from tests.push.receiver import Call, Receiver, answering
@@ -250,6 +250,27 @@ async def test_retry_after_puts_off_the_whole_subscription(
     assert stats.callback.circuit == "closed"
     assert stats.callback.next_call_at is not None
     assert len(receiver.calls) == 1
+
+
+async def test_another_url_does_not_wait_for_what_the_former_one_asked(
+    broker: Broker, receiver: Receiver
+) -> None:
+    # Given an endpoint that asks for an hour
+    async def busy(call: Call) -> web.StreamResponse:
+        return web.Response(status=503, headers={"Retry-After": "3000"})
+
+    receiver.behave = busy
+    await subscribe(broker, receiver.url("old"), concurrency=1)
+    await broker.publish(QUEUE, [b"a", b"b"])
+    await until_stats(broker, "called", lambda s: s.delayed == 1)
+    # When the subscription is given another one
+    receiver.behave = answering(200)
+    await broker.alter_subscription(QUEUE, "called", callback=Callback(url=receiver.url("new")))
+    # Then that is called for what the former one was not called for
+    stats = await until_stats(broker, "called", lambda s: s.acked == 1)
+    assert [call.path for call in receiver.calls] == ["/old", "/new"]
+    assert stats.callback is not None
+    assert (stats.callback.calls, stats.callback.next_call_at) == (2, None)
 
 
 async def test_without_retry_after_the_backoff_decides(broker: Broker, receiver: Receiver) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from typing import Literal
 
 import pytest
 from aiohttp import web
 
-from penstock import Callback
+from penstock import Backoff, Callback
 from penstock.broker import Broker
-from penstock.push import Dispatcher
+from penstock.push import LOOPBACK, Dispatcher, record
+from penstock.push.circuit import Circuit
+from penstock.storage.registry import open_store
 from tests.push.conftest import QUEUE, dead_letters, stats_of, subscribe, until_stats
 from tests.push.receiver import PATIENCE_SECONDS, Call, Receiver, answering
 
@@ -66,6 +70,33 @@ async def test_a_subscription_made_anew_under_the_same_name_is_called_too(
         ("/1", b"1"),
         ("/2", b"2"),
     ]
+
+
+@pytest.mark.parametrize("mode", ["deliver", "notify"])
+async def test_what_another_server_makes_anew_under_the_same_name_is_called_too(
+    receiver: Receiver, mode: Literal["deliver", "notify"]
+) -> None:
+    # Given a subscription that is called
+    store = await open_store("memory:")
+    async with Broker(store) as broker:
+        await broker.create_queue(QUEUE)
+        dispatcher = Dispatcher(broker, allowed=LOOPBACK, refresh_seconds=0.05)
+        await dispatcher.start()
+        old, new = (Callback(url=receiver.url(name), mode=mode) for name in ("old", "new"))
+        await broker.create_subscription(QUEUE, "called", callback=old)
+        await broker.publish(QUEUE, [b"a"])
+        await receiver.wait_for(1)
+        # When another server deletes it, and makes it again before this one looks
+        other = Broker(store)
+        await other.delete_subscription(QUEUE, "called")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await other.create_subscription(QUEUE, "called", callback=new)
+        await other.publish(QUEUE, [b"b"])
+        # Then it is called
+        calls = await receiver.wait_for(2)
+        assert [call.path for call in calls] == ["/old", "/new"]
+        await dispatcher.close()
 
 
 async def test_a_change_of_one_queue_leaves_the_calls_for_another_alone(
@@ -129,6 +160,26 @@ async def test_a_circuit_opens_after_repeated_failures_and_is_seen(
     assert stats.callback is not None
     assert stats.callback.circuit == "closed"
     assert stats.callback.failures_in_a_row == 0
+
+
+async def test_the_circuit_of_another_url_is_closed(
+    broker: Broker, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given an endpoint that is not called for a long time, because it has failed so often
+    for_long = functools.partial(Circuit, first_seconds=1000, most_seconds=1000)
+    monkeypatch.setattr(record, "Circuit", for_long)
+    receiver.behave = answering(500)
+    slow = Backoff(base_seconds=100)
+    await subscribe(broker, receiver.url("old"), max_deliveries=None, backoff=slow)
+    await broker.publish(QUEUE, [b"a"] * 20)
+    await until_stats(broker, "called", lambda s: bool(s.callback and s.callback.circuit == "open"))
+    # When the subscription is given another one
+    receiver.behave = answering(200)
+    await broker.alter_subscription(QUEUE, "called", callback=Callback(url=receiver.url("new")))
+    # Then that one is called at once, as often at a time as if nothing had happened
+    stats = await until_stats(broker, "called", lambda s: s.acked > 0 and not s.ready)
+    assert stats.callback is not None
+    assert (stats.callback.circuit, stats.callback.failures_in_a_row) == ("closed", 0)
 
 
 async def test_a_closed_dispatcher_calls_nobody(

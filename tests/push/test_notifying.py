@@ -170,6 +170,17 @@ async def test_after_a_restart_it_is_told_again_of_what_is_there(
 
 
 @pytest.mark.usefixtures("dispatcher")
+async def test_another_url_is_told_of_what_is_there(broker: Broker, receiver: Receiver) -> None:
+    await subscribe(broker, receiver)
+    await broker.publish(QUEUE, [b"a"])
+    await receiver.wait_for(1)
+    other = Callback(url=receiver.url("other"), mode="notify")
+    await broker.alter_subscription(QUEUE, "told", callback=other)
+    calls = await receiver.wait_for(2)
+    assert [call.path for call in calls] == ["/told", "/other"]
+
+
+@pytest.mark.usefixtures("dispatcher")
 async def test_it_may_change_to_being_delivered_to(broker: Broker, receiver: Receiver) -> None:
     await subscribe(broker, receiver)
     await broker.publish(QUEUE, [b"a"])

@@ -132,15 +132,26 @@ class Broker:
     # Queues.
 
     async def create_queue(
-        self, /, name: str, config: QueueConfig | None = None, **settings: Any
+        self,
+        /,
+        name: str,
+        config: QueueConfig | None = None,
+        *,
+        default: SubscriptionConfig | None = None,
+        **settings: Any,
     ) -> QueueStats:
         """Create a queue, with its subscription ``default``. Settings are those of `QueueConfig`.
 
-        Raises `QueueExists`.
+        ``default`` has the settings of that subscription, which it has from the beginning. It can
+        have neither a filter nor a callback, and wait for no other. Raises `QueueExists`.
         """
         check_names(name)
         await self._define(
-            base.CreateQueue(queue=name, config=make_config(QueueConfig, config, settings))
+            base.CreateQueue(
+                queue=name,
+                config=make_config(QueueConfig, config, settings),
+                default=SubscriptionConfig() if default is None else default,
+            )
         )
         return await self.queue_stats(name)
 
@@ -153,7 +164,7 @@ class Broker:
         settings.
         """
         with suppress(QueueExists):
-            made = await self.create_queue(name, config, **settings)
+            made = await self.create_queue(name, make_config(QueueConfig, config, settings))
             return EnsuredQueue(**asdict(made), is_new=True)
         found = await self.queue_stats(name)
         check_queue(found, settings if config is None else asdict(config))

@@ -99,18 +99,24 @@ def publish(
         exits.usage("use either --lines or --ndjson")
     if text and files:
         exits.usage("use either -m or files")
-    now = to_datetime(SystemClock().now_ns())
-    template = NewMessage(
-        body=b"",
-        content_type=content_type or DEFAULT_CONTENT_TYPE,
-        attributes=_attributes(attribute or []),
-        topic=topic,
-        priority=priority,
-        not_before=_moment("not-before", not_before, "delay", delay, now),
-        expires_at=_moment("expires-at", expires_at, "ttl", ttl, now),
-        group_key=group_key,
-        dedup_key=dedup_key,
-    )
+    attributes = _attributes(attribute or [])
+
+    def template() -> NewMessage:
+        # Made for what was just read: a pipe may go on for days.
+        now = to_datetime(SystemClock().now_ns())
+        return NewMessage(
+            body=b"",
+            content_type=content_type or DEFAULT_CONTENT_TYPE,
+            attributes=attributes,
+            topic=topic,
+            priority=priority,
+            not_before=_moment("not-before", not_before, "delay", delay, now),
+            expires_at=_moment("expires-at", expires_at, "ttl", ttl, now),
+            group_key=group_key,
+            dedup_key=dedup_key,
+        )
+
+    template()  # wrong usage is said before anything is read
     paths = files or ["-"]
     if not text and "-" in paths and sys.stdin.isatty():
         typer.echo("reading what you type; Ctrl-D ends it", err=True)
@@ -119,15 +125,15 @@ def publish(
     publisher = _Publisher(client, queue, idempotency_key, dedup_key, report)
     try:
         if text:
-            messages = [_with_body(template, one.encode(errors="surrogateescape")) for one in text]
-            publisher.send_all([messages], batch)
+            bodies = [one.encode(errors="surrogateescape") for one in text]
+            publisher.send_all([_with_bodies(template(), bodies)], batch)
         elif lines or ndjson:
             with reading(total) as advance:
                 blocks = _read(paths, template, advance, is_ndjson=ndjson)
                 publisher.send_all(blocks, batch)
         else:
-            messages = [_with_body(template, whole_file(path)) for path in paths]
-            publisher.send_all([messages], batch)
+            bodies = [whole_file(path) for path in paths]
+            publisher.send_all([_with_bodies(template(), bodies)], batch)
     except (PenstockError, typer.Exit, KeyboardInterrupt):
         if publisher.count:
             typer.echo(f"{publisher.count} messages were published before that", err=True)
@@ -223,7 +229,7 @@ def _report(as_json: bool) -> Callable[[Published], None] | None:
 
 def _read(
     paths: list[str],
-    template: NewMessage,
+    template: Callable[[], NewMessage],
     advance: Callable[[str, int], None],
     *,
     is_ndjson: bool,
@@ -235,10 +241,11 @@ def _read(
                 advance(name, count)
 
             for block in line_blocks(source, more):
+                model = template()
                 if is_ndjson:
-                    yield [ndjson_message(line, source.name, template) for line in block]
+                    yield [ndjson_message(line, source.name, model) for line in block]
                 else:
-                    yield [_with_body(template, line.text) for line in block]
+                    yield _with_bodies(model, [line.text for line in block])
 
 
 def _batches(messages: list[NewMessage], most: int) -> Iterator[list[NewMessage]]:
@@ -254,8 +261,8 @@ def _batches(messages: list[NewMessage], most: int) -> Iterator[list[NewMessage]
         yield batch
 
 
-def _with_body(template: NewMessage, body: bytes) -> NewMessage:
-    return msgspec.structs.replace(template, body=body)
+def _with_bodies(template: NewMessage, bodies: Iterable[bytes]) -> list[NewMessage]:
+    return [msgspec.structs.replace(template, body=body) for body in bodies]
 
 
 def _with_key(message: NewMessage, key: str) -> NewMessage:

@@ -133,8 +133,8 @@ class AsyncClient:
     async def close(self) -> None:
         """Wait for the calls under way, then let go of the connections. Idempotent."""
         self._is_closed = True
-        if self._transport.has_lost_its_loop:
-            return  # the calls under way ended with it
+        if self._transport.is_elsewhere:
+            return  # its calls ended with its loop, or are the parent's of this process
         for publisher in self._publishers.values():
             await publisher.close()
         for settler in self._settlers.values():

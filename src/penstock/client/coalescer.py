@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from penstock.client.errors import ClientClosed
+from penstock.client.loop import belongs_elsewhere
 from penstock.errors import Conflict, InvalidRequest, PenstockError
 
 __all__ = ["Coalescer", "Limits"]
@@ -60,10 +61,12 @@ class Coalescer(Generic[Item, Answer]):
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
         if self._loop is None:
-            # Asked once: it costs a system call.
+            # To ask costs a system call, so it is done once, and then for the first of a request.
             self._loop = asyncio.get_running_loop()
-        elif self._loop.is_closed():
-            raise ClientClosed("the event loop of the client has ended: make a new client")
+        elif self._loop.is_closed() or (
+            self._start_handle is None and self._loop is not asyncio.get_running_loop()
+        ):
+            raise belongs_elsewhere(self._loop)
         future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
         self._waiting.append((items, size, future))
         if self._start_handle is None:

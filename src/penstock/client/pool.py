@@ -17,11 +17,11 @@ _CLOSE_SECONDS = 1.0
 
 
 class CannotConnect(Exception):
-    """Nothing was sent. Its cause says why."""
+    """Nothing was sent. Its cause says why; without one, the pool was closed."""
 
 
 class Pool:
-    """At most ``limit`` connections; further requests wait for one."""
+    """At most ``limit`` connections; further requests wait for one. Once closed, it opens none."""
 
     def __init__(self, host: str, port: int, *, tls: ssl.SSLContext | None, limit: int) -> None:
         self._host = host
@@ -32,6 +32,7 @@ class Pool:
         self._busy: set[Connection] = set()
         self._opening = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_closed = False
 
     async def request(self, data: bytes, seconds: float) -> Answer:
         """Raises `CannotConnect` before anything is sent, then `TimeoutError` and `OSError`.
@@ -52,6 +53,9 @@ class Pool:
             self._wake_one()
 
     async def close(self) -> None:
+        self._is_closed = True
+        while self._waiting:
+            self._wake_one()
         connections = [*self._idle, *self._busy]
         self._idle.clear()
         for connection in connections:
@@ -78,6 +82,8 @@ class Pool:
             except asyncio.CancelledError:
                 self._wake_one()
                 raise
+            if self._is_closed:
+                raise CannotConnect
             if (connection := self._take_idle()) is not None:
                 return connection
         self._opening += 1
@@ -94,6 +100,9 @@ class Pool:
             raise
         finally:
             self._opening -= 1
+        if self._is_closed:
+            connection.close()
+            raise CannotConnect
         return connection
 
     def _wake_one(self) -> None:

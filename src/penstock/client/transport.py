@@ -13,6 +13,7 @@ from yarl import URL
 from penstock.client.codec import JSON
 from penstock.client.connection import Answer
 from penstock.client.errors import ClientClosed, TooManyRequests, Unreachable
+from penstock.client.loop import belongs_elsewhere
 from penstock.client.pool import CannotConnect, Pool
 from penstock.client.problem import error_of
 from penstock.client.retry import Failure, Retry
@@ -68,8 +69,9 @@ class Transport:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
-    def has_lost_its_loop(self) -> bool:
-        return self._loop is not None and self._loop.is_closed()
+    def is_elsewhere(self) -> bool:
+        """Whether it belongs to another event loop than the one that is running."""
+        return self._loop is not None and self._loop is not asyncio.get_running_loop()
 
     @property
     def url(self) -> str:
@@ -138,13 +140,15 @@ class Transport:
             raise ClientClosed("the client was closed: make a new one")
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        elif self._loop.is_closed():
-            raise ClientClosed("the event loop of the client has ended: make a new client")
+        elif self.is_elsewhere:
+            raise belongs_elsewhere(self._loop)
         seconds = self._timeout_seconds + wait_seconds
         data = self._head(method, path, body, headers)
         try:
             return await self._pool.request(data if body is None else data + body, seconds)
         except CannotConnect as exc:
+            if self._is_closed:
+                raise _closed_meanwhile() from exc
             cause = exc.__cause__
             error = Unreachable(f"no connection to {self._base}: {_reason(cause)}")
             error.__cause__ = cause
@@ -152,6 +156,8 @@ class Transport:
             may_pass = not isinstance(cause, ssl.SSLError)
             raise _Failed(Failure(error, is_transient=may_pass, may_be_done=False)) from None
         except (OSError, TimeoutError) as exc:
+            if self._is_closed:
+                raise _closed_meanwhile() from exc
             reason = str(exc) or f"nothing came within {seconds:g} seconds"
             error = Unreachable(f"no answer from {self._base}: {reason}")
             error.__cause__ = exc
@@ -165,6 +171,10 @@ class Transport:
         if method != "GET":
             lines.append(f"Content-Length: {len(body or b'')}")
         return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def _closed_meanwhile() -> ClientClosed:
+    return ClientClosed("the client was closed before there was an answer: make a new one")
 
 
 def _reason(cause: BaseException | None) -> str:

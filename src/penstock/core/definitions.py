@@ -61,15 +61,23 @@ Start = str | int | datetime
 """``earliest``, ``latest``, an index, or a time."""
 
 
-def create_queue(machine: Machine, name: str, config: QueueConfig, now_ns: int) -> Queue:
-    name = check_queue(name, config)
+def create_queue(
+    machine: Machine,
+    name: str,
+    config: QueueConfig,
+    now_ns: int,
+    default: SubscriptionConfig | None = None,
+) -> Queue:
+    """Create a queue, whose subscription `default` is as ``default`` says from the beginning."""
+    default = SubscriptionConfig() if default is None else default
+    name = check_queue(name, config, default)
     if name in machine.queues:
         raise queue_exists(name)
     if name.endswith(DEAD_LETTER_SUFFIX):
         raise reserved_name()
     if config.events:
         _check_events_name(machine, name)
-    queue = new_queue(machine, name, config, SubscriptionConfig(), now_ns)
+    queue = new_queue(machine, name, config, default, now_ns)
     if config.events:
         new_events_queue(machine, queue, now_ns)
     return queue
@@ -97,11 +105,18 @@ def holds_events(name: str, observed: str) -> ReservedQueue:
     )
 
 
-def check_queue(name: str, config: QueueConfig) -> str:
+def check_queue(name: str, config: QueueConfig, default: SubscriptionConfig) -> str:
     """Returns the name. Raises if the definition is invalid, whatever other queues exist."""
     name = check_text("name", check_name(name, "queue"))
     check_kind(config, QueueConfig)
     config.check()
+    check_kind(default, SubscriptionConfig)
+    default.check()
+    if default.filter is not None or default.after or default.callback is not None:
+        raise InvalidArgument(
+            "the subscription 'default' of a new queue has no filter and no callback, and waits "
+            "for no other: alter it later, or create another one"
+        )
     return name
 
 

@@ -25,7 +25,9 @@ LINGER_SECONDS = 1.0
 class Connection(asyncio.Protocol):
     """A protocol for uvicorn's server that runs a BlackSheep application.
 
-    - A head (request line and headers) of more than `MAX_HEAD_BYTES` is answered with 431.
+    - A head (request line and headers) of more than `MAX_HEAD_BYTES` is answered with 431. So is as
+      much that is neither head nor body: what may follow the size of a chunk, and the trailers
+      after the last one, which nobody reads.
     - `close_if_slow` ends a connection whose request takes too long to arrive, or never begins.
     - Pipelined requests wait, unread, until those before them are answered. What arrived before
       something that makes no sense is still answered.
@@ -62,8 +64,9 @@ class Connection(asyncio.Protocol):
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._is_in_head = False
-        self._head_bytes = 0
+        self._head_bytes = 0  # of the head; later, since the last part of the body
         self._data_bytes = 0  # of what the parser is given now
+        self._has_body_part = False  # what the parser is given now
         self._is_head_too_long = False
         self._receiving_since: float | None = None
         # The latest request; the one that is being answered, which may be an earlier one; and those
@@ -121,6 +124,7 @@ class Connection(asyncio.Protocol):
             return
         self._idle_since = None
         self._data_bytes = len(data)
+        self._has_body_part = False
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -128,7 +132,7 @@ class Connection(asyncio.Protocol):
         except httptools.HttpParserError:
             too_long = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self._refuse(too_long if self._is_head_too_long else HTTPStatus.BAD_REQUEST)
-        if self._is_in_head:
+        if self._is_in_head or (self._receiving_since is not None and not self._has_body_part):
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -154,7 +158,8 @@ class Connection(asyncio.Protocol):
         self._url += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._headers.append((name.lower(), value))
+        if self._is_in_head:  # otherwise it is a trailer
+            self._headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         if self._head_bytes + self._data_bytes > MAX_HEAD_BYTES:
@@ -188,6 +193,8 @@ class Connection(asyncio.Protocol):
             self._waiting.append(exchange)
 
     def on_body(self, part: bytes) -> None:
+        self._has_body_part = True
+        self._head_bytes = 0
         exchange = self._current
         if not self._parser.should_upgrade() and not exchange.is_answered:
             exchange.add(part)

@@ -17,11 +17,12 @@ import msgspec
 
 from penstock.broker import Broker
 from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whole
-from penstock.core.limits import MAX_REASON_CHARACTERS, check_name
+from penstock.core.limits import EVENTS_SUFFIX, MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
 from penstock.errors import (
     InvalidArgument,
+    InvalidReceipt,
     PenstockError,
     QueueExists,
     QueueNotFound,
@@ -41,6 +42,9 @@ Handler = Callable[[Sequence[M]], Awaitable[None] | None]
 """A coroutine function; or a plain one, which is called in a thread. It must be safe to retry."""
 
 _JSON = "application/json"
+# The tenant's queue was deleted, and perhaps created again, while a batch was handled. There is
+# nothing left to settle, and other tenants wait for this consumer.
+_REMOVED = (QueueNotFound, SubscriptionNotFound, InvalidReceipt)
 
 
 class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,9 +105,17 @@ class IngestQueue(Generic[M]):
         for tenant in by_tenant:
             self._queue_of(tenant)  # a bad name is refused before anything is stored
         for tenant, batch in by_tenant.items():
-            if tenant not in self._tenants:
-                await self._prepare(tenant)
-            await self._broker.publish(self._queue_of(tenant), batch)
+            await self._publish(tenant, batch)
+
+    async def _publish(self, tenant: str, batch: list[NewMessage | bytes]) -> None:
+        if tenant in self._tenants:
+            try:
+                await self._broker.publish(self._queue_of(tenant), batch)
+                return
+            except QueueNotFound:
+                pass  # somebody has deleted it since
+        await self._prepare(tenant)
+        await self._broker.publish(self._queue_of(tenant), batch)
 
     async def consume(
         self, batch_size: int, handler: Handler[M], *, wait_seconds: float = 2.0
@@ -124,10 +136,13 @@ class IngestQueue(Generic[M]):
     ) -> int:
         """Like `consume`, for one tenant."""
         check_whole("batch_size", batch_size, 1)
-        if tenant not in self._tenants:
-            await self._prepare(tenant)
         until = _Deadline(wait_seconds)
-        while not (deliveries := await self._receive(tenant, batch_size)) and until.left > 0:
+        while True:
+            if tenant not in self._tenants:  # also if somebody deletes it during the wait
+                await self._prepare(tenant)
+            deliveries = await self._receive(tenant, batch_size)
+            if deliveries or until.left <= 0:
+                break
             await self._wait([tenant], until.left)
         return await self._handle(deliveries, handler)
 
@@ -142,8 +157,21 @@ class IngestQueue(Generic[M]):
     async def tenants(self) -> list[str]:
         """The tenants that have a queue, whichever process created it."""
         prefix = f"{self._settings.prefix}-"
-        names = await self._broker.names()
-        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+        return [
+            name.removeprefix(prefix)
+            for name in await self._broker.names()
+            if name.startswith(prefix) and not await self._holds_events(name)
+        ]
+
+    async def _holds_events(self, queue: str) -> bool:
+        """Whether it tells what happens in a tenant's queue: then it has no `default`."""
+        if not queue.endswith(EVENTS_SUFFIX):
+            return False
+        try:
+            await self._broker.subscription_stats(queue)
+        except (QueueNotFound, SubscriptionNotFound):
+            return True
+        return False
 
     def _queue_of(self, tenant: str) -> str:
         if not isinstance(tenant, str) or not tenant:
@@ -215,7 +243,7 @@ class IngestQueue(Generic[M]):
                 batch.append(self._codec.decode(delivery.body))
                 good.append(delivery)
             except InvalidArgument as exc:
-                await self._broker.nack(queue, [delivery], reason=str(exc)[:MAX_REASON_CHARACTERS])
+                await self._nack(queue, [delivery], str(exc))
         if not good:
             return 0
         keeping = asyncio.ensure_future(self._keep(queue, good))
@@ -225,17 +253,33 @@ class IngestQueue(Generic[M]):
             logger.exception(
                 "the handler failed; %d messages of %s will be delivered again", len(good), queue
             )
-            reason = f"{type(exc).__name__}: {exc}"[:MAX_REASON_CHARACTERS]
-            await self._broker.nack(queue, good, reason=reason)
+            await self._nack(queue, good, f"{type(exc).__name__}: {exc}")
             return 0
         except asyncio.CancelledError:
-            await asyncio.shield(self._broker.nack(queue, good, delay_seconds=0, reason="stopped"))
+            await asyncio.shield(self._nack(queue, good, "stopped", delay_seconds=0))
             raise
         finally:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
-        await self._broker.ack(queue, good)
+        with suppress(*_REMOVED):
+            await self._broker.ack(queue, good)
         return len(good)
+
+    async def _nack(
+        self,
+        queue: str,
+        deliveries: list[Delivery],
+        reason: str,
+        *,
+        delay_seconds: float | None = None,
+    ) -> None:
+        with suppress(*_REMOVED):
+            await self._broker.nack(
+                queue,
+                deliveries,
+                delay_seconds=delay_seconds,
+                reason=reason[:MAX_REASON_CHARACTERS],
+            )
 
     async def _keep(self, queue: str, deliveries: list[Delivery]) -> None:
         """Extend the leases for as long as the handler runs."""

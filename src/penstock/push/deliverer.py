@@ -60,11 +60,18 @@ class Deliverer:
         self._not_before = 0.0
         self._wanted = asyncio.Event()
         self._is_closed = False
-        self.update(target)
+        self._use(target)
         self._fetcher = resources.spawn(self._fetch())
 
     def update(self, target: CallbackTarget) -> None:
-        """From the next call on."""
+        """From the next call on. A new URL does not wait for what the one before it did."""
+        if target.callback.url != self.target.callback.url:
+            self._record.begin_anew()
+            self._not_before = 0.0
+        self._use(target)
+        self.pump()
+
+    def _use(self, target: CallbackTarget) -> None:
         self.target = target
         self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)

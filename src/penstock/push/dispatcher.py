@@ -160,7 +160,7 @@ class Dispatcher:
             if queue is not None and key[0] != queue:
                 continue
             target = wanted.get(key)
-            if target is None or target.callback.mode != caller.target.callback.mode:
+            if target is None or not _is_for(caller, target):
                 caller.close()
                 del self._callers[key]
             elif target != caller.target:
@@ -185,3 +185,11 @@ class Dispatcher:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("calling back failed", exc_info=error)
+
+
+def _is_for(caller: Caller, target: CallbackTarget) -> bool:
+    """False for another mode, and for another subscription, made under the same name."""
+    known = caller.target
+    if known.callback.mode != target.callback.mode:
+        return False
+    return not set(known.secrets).isdisjoint(target.secrets)

@@ -39,11 +39,20 @@ class Notifier:
         self._record = Record(resources.clock)
         self._loop = asyncio.get_running_loop()
         self._slot = asyncio.Event()
-        self.update(target)
-        self._task = resources.spawn(self._run())
+        self._spawn = resources.spawn
+        self._use(target)
+        self._task = self._spawn(self._run())
 
     def update(self, target: CallbackTarget) -> None:
-        """From the next call on."""
+        """From the next call on. A new URL is told at once of what there is."""
+        is_new = target.callback.url != self.target.callback.url
+        self._use(target)
+        if is_new:
+            self._record.begin_anew()
+            self.close()
+            self._task = self._spawn(self._run())
+
+    def _use(self, target: CallbackTarget) -> None:
         self.target = target
         self._requests = Requests(target)
         self._endpoint = Endpoint(target.callback)

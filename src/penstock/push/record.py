@@ -39,6 +39,10 @@ class Record:
         self._last_error: str | None = None
         self._last_success_ns: int | None = None
 
+    def begin_anew(self) -> None:
+        """Forget the failures of a former endpoint, but not that there were calls."""
+        self.circuit = Circuit()
+
     def succeeded(self, status: int) -> None:
         self._calls += 1
         self._last_status = status

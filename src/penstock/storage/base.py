@@ -64,10 +64,11 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateQueue(_Value, frozen=True, kw_only=True):
-    """Create a queue, with its subscription `default`."""
+    """Create a queue, with its subscription `default`, which has the settings ``default``."""
 
     queue: str
     config: QueueConfig = msgspec.field(default_factory=QueueConfig)
+    default: SubscriptionConfig = msgspec.field(default_factory=SubscriptionConfig)
 
 
 class AlterQueue(_Value, frozen=True, kw_only=True):

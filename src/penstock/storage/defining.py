@@ -49,7 +49,9 @@ class Defining:
         now_ns = self._now_ns()
         match change:
             case base.CreateQueue():
-                definitions.create_queue(machine, change.queue, change.config, now_ns)
+                definitions.create_queue(
+                    machine, change.queue, change.config, now_ns, change.default
+                )
             case base.AlterQueue():
                 definitions.alter_queue(machine, change.queue, change.changes, now_ns)
             case base.DeleteQueue():

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from blacksheep import Response
 
 from penstock.broker import Broker
-from penstock.core.config import DEFAULT_SUBSCRIPTION
+from penstock.core.config import SubscriptionConfig
 from penstock.core.limits import DEAD_LETTER_SUFFIX, MAX_BODY_BYTES
 from penstock.core.message import NewMessage, ViewedMessage, parse_message_id
 from penstock.core.publishing import NewBatch, PublishResult
@@ -128,15 +128,14 @@ class LightQ:
                 retention_seconds=settings.retention_minutes * 60,
                 # LightQ's TTL counts whether or not a message was consumed.
                 message_ttl_seconds=settings.retention_minutes * 60,
+                # With the queue: a pop may come as soon as that is there.
+                default=SubscriptionConfig(
+                    lease_seconds=settings.visibility_timeout_seconds,
+                    max_deliveries=settings.max_deliveries,
+                ),
             )
         except QueueExists:
             return  # another push was faster
-        await self._broker.alter_subscription(
-            group,
-            DEFAULT_SUBSCRIPTION,
-            lease_seconds=settings.visibility_timeout_seconds,
-            max_deliveries=settings.max_deliveries,
-        )
         await self._limit_letters(group)
 
     async def pop(self, request: IncomingRequest) -> Response:

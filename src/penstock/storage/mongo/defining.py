@@ -45,7 +45,7 @@ class Defining:
             await self._delete(change)
             return
         if isinstance(change, base.CreateQueue):
-            definitions.check_queue(change.queue, change.config)
+            definitions.check_queue(change.queue, change.config, change.default)
             if is_recorded(change.queue):
                 await self._archive.check_no_foreign_documents(change.queue)
         async with self._turn:

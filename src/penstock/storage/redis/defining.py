@@ -73,15 +73,13 @@ class Defining:
 
     async def _create_queue(self, change: base.CreateQueue) -> None:
         steps = self._steps
-        name = definitions.check_queue(change.queue, change.config)
+        name = definitions.check_queue(change.queue, change.config, change.default)
         key = steps.keys.queue(name)
         if name.endswith(DEAD_LETTER_SUFFIX):
             if await steps.run("describe", key, ""):
                 raise definitions.queue_exists(name)
             raise definitions.reserved_name()
-        parts = self._whole_queue(
-            name, change.config, new_reader_fields(self._rng, SubscriptionConfig())
-        )
+        parts = self._whole_queue(name, change.config, new_reader_fields(self._rng, change.default))
         parts.append(self._events_queue(name) if change.config.events else False)
         # The name first: a name without a queue is harmless, a queue without a name is not.
         await self._add_names(name, change.config)
