@@ -61,10 +61,10 @@ class Coalescer(Generic[Item, Answer]):
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
         if self._loop is None:
-            # To ask costs a system call, so it is done once, and then for the first of a request.
+            # To ask costs a system call, so it is done once, and then for the first that waits.
             self._loop = asyncio.get_running_loop()
         elif self._loop.is_closed() or (
-            self._start_handle is None and self._loop is not asyncio.get_running_loop()
+            not self._waiting and self._loop is not asyncio.get_running_loop()
         ):
             raise belongs_elsewhere(self._loop)
         future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
