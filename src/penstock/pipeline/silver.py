@@ -150,7 +150,7 @@ def compact_silver(
     merge = _merge_with(spark)
     return {
         table: compact_table(
-            lake, table, protected=newest, at_least=at_least, merge=merge, show=show
+            lake, table, protected=lambda: newest, at_least=at_least, merge=merge, show=show
         )
         for table in sorted(landing.totals())
     }
