@@ -282,6 +282,21 @@ def test_a_queue_that_is_deleted_after_a_batch_was_planned_is_named_or_passed_ov
     assert seen == [0, 1, 2]
 
 
+def test_a_queue_may_be_called_as_if_it_held_events(world: World, queue: str) -> None:
+    alone, told = f"{queue}-page-events", f"{queue}-told"
+    for name in (alone, f"{queue}-events"):
+        world.client.create_queue(name)
+    world.client.create_queue(told, events=True)
+    world.publish(told, 1)
+    world.client.alter_queue(told, events=False)
+
+    messages = reader_of(world, subscribePattern=f"{queue}.*").initialOffset()
+    events = reader_of(world, subscribePattern=f"{queue}.*", stream="events").initialOffset()
+
+    assert messages == dict.fromkeys((queue, f"{queue}-events", alone, told), 0)
+    assert events == {told: 0}
+
+
 def test_a_queue_that_is_made_anew_and_longer_is_named(
     world: World, queue: str, tmp_path: Path
 ) -> None:
