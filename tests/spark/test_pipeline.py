@@ -179,6 +179,24 @@ def test_a_lost_checkpoint_repeats_nothing(world: World, queue: str, lake: Lake)
     assert seen_by_arrow(lake) == [(queue, index) for index in range(15)]
 
 
+def test_a_checkpoint_that_is_older_than_the_lake_repeats_nothing(
+    world: World, queue: str, lake: Lake
+) -> None:
+    world.publish(queue, 15)
+    land(world, lake, queue, maxOffsetsPerTrigger="5")
+    # Given a power loss after three batches: the lake was synced, and of the checkpoint there is
+    # only the first one.
+    for notes in ("offsets", "commits"):
+        for name in ("1", ".1.crc", "2", ".2.crc"):
+            (lake.checkpoint("bronze") / notes / name).remove()
+    world.publish(queue, 5, first=15)
+
+    land(world, lake, queue, maxOffsetsPerTrigger="4")
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(20)]
+    assert Landing(lake, "bronze").totals() == {"bronze": 20}
+
+
 def test_checkpoints_may_be_elsewhere(world: World, queue: str, lake: Lake, tmp_path: Path) -> None:
     elsewhere = f"file://{tmp_path}/elsewhere"
     options = {**world.options, "subscribe": queue, "subscription": "pipeline"}
