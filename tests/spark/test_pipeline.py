@@ -197,6 +197,24 @@ def test_a_checkpoint_that_is_older_than_the_lake_repeats_nothing(
     assert Landing(lake, "bronze").totals() == {"bronze": 20}
 
 
+def test_a_queue_that_was_made_anew_begins_again_if_losses_are_no_error(
+    world: World, queue: str, lake: Lake
+) -> None:
+    options = {"failOnDataLoss": "false", "subscribePattern": queue}
+    given = {**world.options, "subscription": "pipeline", **options}
+    for first in (0, 7):
+        world.publish(queue, 7, first=first)
+        land_stream(world.spark, lake, MESSAGES, given, once=True).awaitTermination()
+    world.client.delete_queue(queue)
+    world.client.create_queue(queue)
+    world.publish(queue, 3)
+
+    land_stream(world.spark, lake, MESSAGES, given, once=True).awaitTermination()
+
+    assert [entry.progress[queue] for entry in Landing(lake, "bronze").entries()] == [7, 14, 3]
+    assert seen_by_arrow(lake) == sorted((queue, n) for n in [*range(14), *range(3)])
+
+
 def test_checkpoints_may_be_elsewhere(world: World, queue: str, lake: Lake, tmp_path: Path) -> None:
     elsewhere = f"file://{tmp_path}/elsewhere"
     options = {**world.options, "subscribe": queue, "subscription": "pipeline"}
