@@ -15,6 +15,7 @@ from penstock import NewMessage
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold
 from penstock.pipeline.bronze import MESSAGES, land_stream
+from penstock.pipeline.compaction import compact_table
 from penstock.pipeline.errors import LakeInUse, QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -351,6 +352,25 @@ def test_a_replay_counts_first_and_sends_what_meets_the_condition(
     messages = world.client.read(target)
     assert sorted(message.body for message in messages) == [b"body 0", b"body 1", b"body 7"]
     assert {message.attributes["replayed-from"] for message in messages} == {queue}
+
+
+def test_a_replay_that_is_repeated_after_a_compaction_publishes_nothing_twice(
+    world: World, queue: str, lake: Lake
+) -> None:
+    target = f"{queue}-again"
+    world.client.create_queue(target)
+    world.publish(queue, 15)
+    land(world, lake, queue, maxOffsetsPerTrigger="5")
+    Replay(world.spark, lake, "true", target).send(world.options)
+    before = lake.table("bronze").files(".parquet")
+
+    compact_table(lake, "bronze")
+    Replay(world.spark, lake, "true", target).send(world.options)
+
+    assert len(before) == 3
+    assert len(lake.table("bronze").files(".parquet")) == 1
+    replayed = [message.body for message in world.client.read(target)]
+    assert replayed == [b"body %d" % n for n in range(15)]
 
 
 def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -> None:
