@@ -186,6 +186,22 @@ def test_a_compaction_shows_what_it_is_at(lake: Lake, monkeypatch: pytest.Monkey
     assert f"queue=orders/day={landings.DAY}" in done.stderr
 
 
+def test_a_reset_leaves_alone_what_is_not_the_lake_s(lake: Lake) -> None:
+    """It may be in a directory with other things, or at the root of a bucket."""
+    landings.land(Landing(lake, "bronze"), 0, 10)
+    for mine in ("typed-orders/part.parquet", "compacted/bronze/part.parquet", "report.html"):
+        lake.table(mine).replace(b"")
+    for other in ("notes.txt", "work/gold/figures.csv"):
+        lake.table(other).replace(b"")
+
+    done = call("reset", "--lake", str(lake.root), answer="y\n")
+
+    assert done.exit_code == 0, done.output
+    left = sorted(file.below(lake.root) for file in lake.root.files())
+    assert left == ["notes.txt", "work/gold/figures.csv"]
+    assert [each.name for each in lake.root.children()] == ["notes.txt", "work"]
+
+
 def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:
     with lake.lock():
         done = call("reset", "--yes", "--lake", str(lake.root))

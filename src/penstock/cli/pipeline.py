@@ -287,7 +287,7 @@ def reset_command(
     lake: LakePath = "./lake",
     yes: Yes = False,
 ) -> None:
-    """Delete the lake with all its tables. Queues and subscriptions stay as they are."""
+    """Delete the lake with all its tables. Queues, subscriptions and other files stay."""
     with _refusals():
         from penstock.pipeline.status import status_of
 
@@ -295,11 +295,9 @@ def reset_command(
         with found.lock():
             rows = sum(each.rows for each in status_of(found).tables)
             if not yes:
-                typer.confirm(f"Delete {found.root} with {rows:,} rows?", abort=True)
-            # The log goes last: what is left of a reset that was interrupted is still a lake.
-            for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
-                each.remove()
-        console().print(f"{found.root} is empty.", soft_wrap=True)
+                typer.confirm(f"Delete the lake in {found.root} with {rows:,} rows?", abort=True)
+            found.remove()
+        console().print(f"The lake in {found.root} is deleted.", soft_wrap=True)
 
 
 def _tell_missing(names: list[str], options: dict[str, str]) -> None:
