@@ -106,6 +106,7 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
         (["status"], "is not a lake: run the pipeline first"),
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
         (["run", "--queues", "a,b c"], "queue name 'b c' is not allowed: use 1 to 50 letters"),
+        (["run", "--queues", "orders-dlq"], "orders-dlq holds dead letters, which a pipeline does"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
 )
@@ -118,6 +119,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 
     assert done.exit_code == 1
     assert told in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from penstock.cli import exits
 from penstock.cli.connection import Connection, with_connection
 from penstock.cli.options import AsJson, Yes
 from penstock.cli.output import console, print_json
+from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ def run_command(
         names = [name.strip() for name in (queues or "").split(",") if name.strip()]
         for name in names:
             check_queue(name)
+            if name.endswith(DEAD_LETTER_SUFFIX):
+                raise InvalidArgument(
+                    f"{name} holds dead letters, which a pipeline does not land: name the queue "
+                    "that they are of, and turn its setting events on to count them"
+                )
         typed = _schemas(schemas)
         chosen = Lake(lake)
         chosen.choose_format(format)
