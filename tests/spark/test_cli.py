@@ -107,6 +107,7 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
         (["run", "--queues", "a,b c"], "queue name 'b c' is not allowed: use 1 to 50 letters"),
         (["run", "--queues", "orders-dlq"], "orders-dlq holds dead letters, which a pipeline does"),
+        (["run", "--lake", "lake[1]"], "because Spark takes '[' in the path of a file for a"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
 )

@@ -44,6 +44,7 @@ FORMATS = (PARQUET, DELTA, ICEBERG)
 _OWN = "_penstock"
 _PARTS = ("bronze", "events", "silver", "rejects", "gold", "compacted", "report.html", _OWN)
 _TYPED = "typed-"
+_PATTERNS = frozenset("*?[]{}\\")
 
 
 class Lake:
@@ -51,6 +52,11 @@ class Lake:
 
     def __init__(self, root: str | Path | Place) -> None:
         self.root = place_of(root)
+        if found := _PATTERNS.intersection(self.root.path):
+            raise InvalidArgument(
+                f"{str(self.root)!r} cannot be a lake, because Spark takes {min(found)!r} in the "
+                "path of a file for a pattern: use another name"
+            )
         self._format: str | None = None
         # Held while files are moved, so that compaction can exchange a directory.
         self.moving = threading.Lock()
