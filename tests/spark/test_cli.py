@@ -138,6 +138,7 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     [
         (["--conf", "spark.some.thing"], "the Spark setting 'spark.some.thing' is not name=value"),
         (["--conf", "=x"], "the Spark setting '=x' is not name=value"),
+        (["--conf", "spark.sql.session.timeZone=CET"], "timeZone is UTC in a pipeline: leave it"),
         (["--master", "local[x]"], "'local[x]' is not a Spark master: use local[*]"),
         (["--master", "somewhere"], "'somewhere' is not a Spark master: use local[*]"),
     ],
