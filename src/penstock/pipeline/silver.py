@@ -202,5 +202,6 @@ def _read_files(spark: SparkSession, files: Iterable[object]) -> DataFrame:
 
 
 def _write_merged(rows: DataFrame, directory: str) -> None:
-    """One file, in the order of the indexes."""
-    rows.coalesce(1).sortWithinPartitions(MESSAGES.number).write.parquet(directory)
+    """One file, in the order of the indexes, whatever the session says of the size of files."""
+    ordered = rows.coalesce(1).sortWithinPartitions(MESSAGES.number)
+    ordered.write.option("maxRecordsPerFile", 0).parquet(directory)
