@@ -106,6 +106,8 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
         (["status"], "is not a lake: run the pipeline first"),
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
         (["run", "--queues", "a,b c"], "queue name 'b c' is not allowed: use 1 to 50 letters"),
+        (["run", "--queues", "orders-dlq"], "orders-dlq holds dead letters, which a pipeline does"),
+        (["run", "--lake", "lake[1]"], "because Spark takes '[' in the path of a file for a"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
 )
@@ -118,6 +120,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
 
     assert done.exit_code == 1
     assert told in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> None:
@@ -135,6 +138,7 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     [
         (["--conf", "spark.some.thing"], "the Spark setting 'spark.some.thing' is not name=value"),
         (["--conf", "=x"], "the Spark setting '=x' is not name=value"),
+        (["--conf", "spark.sql.session.timeZone=CET"], "timeZone is UTC in a pipeline: leave it"),
         (["--master", "local[x]"], "'local[x]' is not a Spark master: use local[*]"),
         (["--master", "somewhere"], "'somewhere' is not a Spark master: use local[*]"),
     ],
@@ -184,6 +188,22 @@ def test_a_compaction_shows_what_it_is_at(lake: Lake, monkeypatch: pytest.Monkey
     assert done.exit_code == 0
     assert "became" in done.stderr
     assert f"queue=orders/day={landings.DAY}" in done.stderr
+
+
+def test_a_reset_leaves_alone_what_is_not_the_lake_s(lake: Lake) -> None:
+    """It may be in a directory with other things, or at the root of a bucket."""
+    landings.land(Landing(lake, "bronze"), 0, 10)
+    for mine in ("typed-orders/part.parquet", "compacted/bronze/part.parquet", "report.html"):
+        lake.table(mine).replace(b"")
+    for other in ("notes.txt", "work/gold/figures.csv"):
+        lake.table(other).replace(b"")
+
+    done = call("reset", "--lake", str(lake.root), answer="y\n")
+
+    assert done.exit_code == 0, done.output
+    left = sorted(file.below(lake.root) for file in lake.root.files())
+    assert left == ["notes.txt", "work/gold/figures.csv"]
+    assert [each.name for each in lake.root.children()] == ["notes.txt", "work"]
 
 
 def test_a_lake_that_is_in_use_is_left_alone(lake: Lake) -> None:

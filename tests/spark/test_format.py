@@ -60,6 +60,7 @@ def test_the_module_that_spark_imports_is_light() -> None:
         ({"subscribe": "a", "url": "http://me:secret@x"}, "the url holds a name or password"),
         ({**READ, "username": "u", "token": "t"}, "username and token contradict"),
         ({**READ, "password": "p"}, "a password without a username"),
+        ({**READ, "token": "secret\nsecret"}, "the token has characters that no token has"),
         ({**READ, "minPartitions": "0"}, "minPartitions is '0'"),
         ({**READ, "failOnDataLoss": "no"}, "failOnDataLoss is 'no': use true or false"),
         ({**READ, "bodyAs": "json"}, "bodyAs is 'json': use binary or string"),
@@ -98,6 +99,8 @@ def test_options_of_a_write_are_checked_too() -> None:
         write_options({**URL, "topic": "q"}, is_stream=False)
     with pytest.raises(InvalidArgument, match="chunkRows is 20000"):
         write_options({**URL, "queue": "q", "chunkRows": "20000"}, is_stream=False)
+    with pytest.raises(InvalidArgument, match="use printable characters of ASCII"):
+        write_options({**URL, "queue": "q", "idempotencyKey": "schlüssel"}, is_stream=False)
     with pytest.raises(InvalidArgument, match="idempotencyKey cannot be used here"):
         write_options({**URL, "queue": "q", "idempotencyKey": "k"}, is_stream=True)
 

@@ -14,7 +14,7 @@ from penstock.pipeline.backlogs import Backlog
 from penstock.pipeline.gold import gold_path, refresh_gold
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
-from penstock.pipeline.silver import refresh_silver
+from penstock.pipeline.silver import compact_silver, refresh_silver
 from tests.spark.helpers import figures
 from tests.spark.landings import ending_at, land_bodies, land_events, land_messages
 
@@ -102,6 +102,31 @@ def test_what_became_of_messages_is_told_by_topic_and_tenant(
     assert (letters["reason"], letters["dead"]) == ("no card", 1)
     talkers = [(row["rank"], row["tenant"], row["bytes"]) for row in figures(lake, "top_talkers")]
     assert talkers == [(1, "acme", 10), (2, None, 5), (3, None, 5)]
+
+
+def test_files_of_a_few_rows_are_for_other_tables(spark: SparkSession, lake: Lake) -> None:
+    """Some set a limit for the files of silver."""
+    bodies = 5
+    spark.conf.set("spark.sql.files.maxRecordsPerFile", "2")
+    try:
+        for _ in range(3):
+            land_bodies(lake, [b"{}"] * bodies)
+            refresh_silver(spark, lake, {})
+        minutes = [NOON + timedelta(minutes=n) for n in range(bodies)]
+        first = 3 * bodies
+        land_messages(lake, [message(first + n, at=at) for n, at in enumerate(minutes)])
+        land_events(lake, [e for at in minutes for e in delivered([0], at=at)])
+        refresh_gold(spark, lake)
+        before = lake.table("silver").files(".parquet")
+        compact_silver(lambda: spark, lake)
+    finally:
+        spark.conf.unset("spark.sql.files.maxRecordsPerFile")
+
+    published = sum(row["published"] for row in figures(lake, "traffic_minute"))
+    assert published == 4 * bodies
+    assert sum(row["delivered"] for row in figures(lake, "delivery_minute")) == bodies
+    assert len(before) > len(lake.table("silver").files(".parquet"))
+    assert spark.read.parquet(str(lake.table("silver"))).count() == 3 * bodies
 
 
 def test_an_event_that_comes_before_its_message_is_counted_once_and_waits(

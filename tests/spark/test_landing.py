@@ -129,13 +129,32 @@ def test_compaction_exchanges_a_directory_and_keeps_what_is_protected(
         land(landing, first, 10)
     newest = [move.path for move in landing.last().files]
 
-    done = compact_table(lake, "bronze", protected=newest)
+    done = compact_table(lake, "bronze", protected=lambda: newest)
 
     names = [file.name for file in files(lake)]
     assert (done.before, done.after) == (4, 1)
     assert names == [f"{0:020d}-{39:020d}.parquet", f"{40:020d}-{49:020d}.parquet"]
     assert rows(lake) == list(range(50))
-    assert compact_table(lake, "bronze", protected=newest).before == 0
+    assert compact_table(lake, "bronze", protected=lambda: newest).before == 0
+
+
+def test_what_is_landed_during_a_compaction_keeps_its_files(lake: Lake, landing: Landing) -> None:
+    """Silver and gold have yet to read them, by their names."""
+    for first in range(0, 40, 10):
+        land(landing, first, 10)
+    read = landing.last().number
+
+    def protected() -> list[str]:
+        listed = [move.path for entry in landing.entries(read) for move in entry.files]
+        land(landing, 50, 10)
+        return listed
+
+    # Given batches that are landed when it begins, and before it comes to their directory
+    compact_table(lake, "bronze", protected=protected, show=lambda _: land(landing, 40, 10))
+
+    every = [move.path for entry in landing.entries(read) for move in entry.files]
+    assert len(every) >= 2
+    assert all(lake.table(path).exists() for path in every)
 
 
 def test_large_files_are_not_written_again(

@@ -15,6 +15,7 @@ from penstock import NewMessage
 from penstock.errors import InvalidArgument
 from penstock.pipeline import gold
 from penstock.pipeline.bronze import MESSAGES, land_stream
+from penstock.pipeline.compaction import compact_table
 from penstock.pipeline.errors import LakeInUse, QueryFailed
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
@@ -179,6 +180,42 @@ def test_a_lost_checkpoint_repeats_nothing(world: World, queue: str, lake: Lake)
     assert seen_by_arrow(lake) == [(queue, index) for index in range(15)]
 
 
+def test_a_checkpoint_that_is_older_than_the_lake_repeats_nothing(
+    world: World, queue: str, lake: Lake
+) -> None:
+    world.publish(queue, 15)
+    land(world, lake, queue, maxOffsetsPerTrigger="5")
+    # Given a power loss after three batches: the lake was synced, and of the checkpoint there is
+    # only the first one.
+    for notes in ("offsets", "commits"):
+        for name in ("1", ".1.crc", "2", ".2.crc"):
+            (lake.checkpoint("bronze") / notes / name).remove()
+    world.publish(queue, 5, first=15)
+
+    land(world, lake, queue, maxOffsetsPerTrigger="4")
+
+    assert seen_by_arrow(lake) == [(queue, index) for index in range(20)]
+    assert Landing(lake, "bronze").totals() == {"bronze": 20}
+
+
+def test_a_queue_that_was_made_anew_begins_again_if_losses_are_no_error(
+    world: World, queue: str, lake: Lake
+) -> None:
+    options = {"failOnDataLoss": "false", "subscribePattern": queue}
+    given = {**world.options, "subscription": "pipeline", **options}
+    for first in (0, 7):
+        world.publish(queue, 7, first=first)
+        land_stream(world.spark, lake, MESSAGES, given, once=True).awaitTermination()
+    world.client.delete_queue(queue)
+    world.client.create_queue(queue)
+    world.publish(queue, 3)
+
+    land_stream(world.spark, lake, MESSAGES, given, once=True).awaitTermination()
+
+    assert [entry.progress[queue] for entry in Landing(lake, "bronze").entries()] == [7, 14, 3]
+    assert seen_by_arrow(lake) == sorted((queue, n) for n in [*range(14), *range(3)])
+
+
 def test_checkpoints_may_be_elsewhere(world: World, queue: str, lake: Lake, tmp_path: Path) -> None:
     elsewhere = f"file://{tmp_path}/elsewhere"
     options = {**world.options, "subscribe": queue, "subscription": "pipeline"}
@@ -315,6 +352,25 @@ def test_a_replay_counts_first_and_sends_what_meets_the_condition(
     messages = world.client.read(target)
     assert sorted(message.body for message in messages) == [b"body 0", b"body 1", b"body 7"]
     assert {message.attributes["replayed-from"] for message in messages} == {queue}
+
+
+def test_a_replay_that_is_repeated_after_a_compaction_publishes_nothing_twice(
+    world: World, queue: str, lake: Lake
+) -> None:
+    target = f"{queue}-again"
+    world.client.create_queue(target)
+    world.publish(queue, 15)
+    land(world, lake, queue, maxOffsetsPerTrigger="5")
+    Replay(world.spark, lake, "true", target).send(world.options)
+    before = lake.table("bronze").files(".parquet")
+
+    compact_table(lake, "bronze")
+    Replay(world.spark, lake, "true", target).send(world.options)
+
+    assert len(before) == 3
+    assert len(lake.table("bronze").files(".parquet")) == 1
+    replayed = [message.body for message in world.client.read(target)]
+    assert replayed == [b"body %d" % n for n in range(15)]
 
 
 def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -> None:

@@ -18,8 +18,8 @@ from penstock.pipeline.report import Report, write_report
 NOON = datetime(2030, 1, 31, 12, tzinfo=UTC)
 
 
-def put(lake: Lake, table: str, rows: list[dict[str, Any]]) -> None:
-    with (gold_path(lake, table) / "day=2030-01-31" / "figures.parquet").write() as file:
+def put(lake: Lake, table: str, rows: list[dict[str, Any]], day: str = "2030-01-31") -> None:
+    with (gold_path(lake, table) / f"day={day}" / "figures.parquet").write() as file:
         pq.write_table(pa.Table.from_pylist(rows), file)
 
 
@@ -80,6 +80,48 @@ def test_every_plot_is_a_file_that_parses(full: Lake) -> None:
     ]
     for text in plots.values():
         assert ET.fromstring(text).tag.endswith("svg")
+
+
+def test_a_reason_with_characters_of_a_terminal_leaves_a_plot_that_parses(full: Lake) -> None:
+    reason = "\x1b[31mno <card>\x1b[0m\x00\ufffe"
+    put(full, "dead_letters", [{"queue": "q", "subscription": "s", "reason": reason, "dead": 1}])
+
+    plot = ET.fromstring(Report(full).plots()["dead-letters"])
+
+    assert "q: \ufffd[31mno <card>\ufffd[0m\ufffd\ufffd" in "".join(plot.itertext())
+
+
+def test_what_was_before_the_last_24_hours_is_left_out_of_every_plot(full: Lake) -> None:
+    """Also where nothing newer has happened since."""
+    later = NOON + timedelta(days=3)
+    reader = {"queue": "orders", "subscription": "billing"}
+    put(full, "backlog_minute", [{"minute": later, **reader, "backlog": 0}], "2030-02-03")
+
+    report = Report(full)
+
+    assert report.attention() == []
+    for name in ("throughput", "latency", "ack-latency", "talkers"):
+        assert "nothing yet" in report.plots()[name]
+    assert "up to 2030-02-03 12:00 UTC" in report.html()
+
+
+def test_a_backlog_that_stays_as_it_is_does_not_grow(lake: Lake) -> None:
+    reader = {"queue": "orders", "subscription": "billing"}
+    minutes = [NOON + timedelta(minutes=n) for n in range(3)]
+    put(lake, "backlog_minute", [{"minute": m, **reader, "backlog": 5} for m in minutes])
+
+    assert Report(lake).attention() == []
+
+
+def test_between_two_publishes_nothing_is_published(lake: Lake) -> None:
+    hours = [NOON, NOON + timedelta(hours=1)]
+    put(lake, "traffic_minute", [{"minute": m, "queue": "q", "published": 100} for m in hours])
+
+    plot = ET.fromstring(Report(lake).plots()["throughput"])
+
+    line = plot.find("{*}polyline").attrib["points"].split()  # type: ignore[union-attr]
+    before, low, still_low, after = (float(point.split(",")[1]) for point in line)
+    assert before == after < low == still_low
 
 
 def test_an_empty_lake_has_a_report_too(lake: Lake) -> None:

@@ -18,7 +18,12 @@ from penstock.spark.fetch import Range
 from penstock.spark.options import read_options
 from penstock.spark.schema import read_schema
 from penstock.spark.stream_reader import PenstockStreamReader
-from penstock.spark.versions import SAYS_START, ReadAllAvailable, ReadMaxRows
+from penstock.spark.versions import (
+    SAYS_START,
+    ReadAllAvailable,
+    ReadMaxRows,
+    start_to_the_end,
+)
 from tests.spark.helpers import World, indexes, run_available
 
 ALL = ReadAllAvailable()
@@ -238,6 +243,58 @@ def test_a_queue_that_is_gone_or_made_anew_is_named(world: World, queue: str) ->
     with pytest.raises(DataLoss, match="is gone, and with it whatever it held from index 10"):
         strict.latestOffset(start, ALL)
     assert careless.latestOffset(start, ALL) == start
+
+
+def test_a_queue_that_is_deleted_after_a_batch_was_planned_is_named_or_passed_over(
+    world: World, queue: str, tmp_path: Path
+) -> None:
+    seen: list[int] = []
+    is_broken = False
+
+    def sink(rows: DataFrame, _batch: int) -> None:
+        if is_broken:
+            raise RuntimeError("the sink is broken")
+        seen.extend(indexes(rows))
+
+    def land(**options: str) -> None:
+        stream = world.stream(subscribePattern=f"{queue}.*", **options)
+        writer = stream.writeStream.foreachBatch(sink)
+        query = start_to_the_end(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
+        query.awaitTermination()
+
+    other = f"{queue}-b"
+    world.client.create_queue(other)
+    world.publish(queue, 2)
+    land()
+    # Given a batch that has to be run again, and a queue that was deleted in the meantime
+    world.publish(queue, 1, first=2)
+    world.publish(other, 4)
+    is_broken = True
+    with pytest.raises(PySparkException, match="the sink is broken"):
+        land()
+    is_broken = False
+    world.client.delete_queue(other)
+
+    with pytest.raises(PySparkException, match=rf"DataLoss: .* '{other}' 4 messages are gone"):
+        land()
+    land(failOnDataLoss="false")
+
+    assert seen == [0, 1, 2]
+
+
+def test_a_queue_may_be_called_as_if_it_held_events(world: World, queue: str) -> None:
+    alone, told = f"{queue}-page-events", f"{queue}-told"
+    for name in (alone, f"{queue}-events"):
+        world.client.create_queue(name)
+    world.client.create_queue(told, events=True)
+    world.publish(told, 1)
+    world.client.alter_queue(told, events=False)
+
+    messages = reader_of(world, subscribePattern=f"{queue}.*").initialOffset()
+    events = reader_of(world, subscribePattern=f"{queue}.*", stream="events").initialOffset()
+
+    assert messages == dict.fromkeys((queue, f"{queue}-events", alone, told), 0)
+    assert events == {told: 0}
 
 
 def test_a_queue_that_is_made_anew_and_longer_is_named(

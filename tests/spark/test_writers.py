@@ -78,6 +78,18 @@ def test_a_write_with_a_key_can_be_repeated(world: World, queue: str) -> None:
     assert len(bodies(world, queue)) == 100
 
 
+def test_rows_with_keys_of_their_own_may_come_in_another_order(world: World, queue: str) -> None:
+    """As after a shuffle."""
+    rows = numbered(world, 10, 1).withColumn("dedup_key", F.col("body"))
+    options = {"queue": queue, "idempotencyKey": "import-8", "chunkRows": "5"}
+    # Given a write that failed after its first chunk
+    write(rows.limit(5), world, **options)
+
+    write(rows.orderBy(F.desc("body")).coalesce(1), world, **options)
+
+    assert sorted(bodies(world, queue)) == [b"row %d" % n for n in range(10)]
+
+
 @pytest.mark.parametrize(
     ("sql", "words"),
     [

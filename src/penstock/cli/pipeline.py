@@ -23,6 +23,7 @@ from penstock.cli import exits
 from penstock.cli.connection import Connection, with_connection
 from penstock.cli.options import AsJson, Yes
 from penstock.cli.output import console, print_json
+from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.errors import InvalidArgument, PenstockError
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ def run_command(
         names = [name.strip() for name in (queues or "").split(",") if name.strip()]
         for name in names:
             check_queue(name)
+            if name.endswith(DEAD_LETTER_SUFFIX):
+                raise InvalidArgument(
+                    f"{name} holds dead letters, which a pipeline does not land: name the queue "
+                    "that they are of, and turn its setting events on to count them"
+                )
         typed = _schemas(schemas)
         chosen = Lake(lake)
         chosen.choose_format(format)
@@ -287,7 +293,7 @@ def reset_command(
     lake: LakePath = "./lake",
     yes: Yes = False,
 ) -> None:
-    """Delete the lake with all its tables. Queues and subscriptions stay as they are."""
+    """Delete the lake with all its tables. Queues, subscriptions and other files stay."""
     with _refusals():
         from penstock.pipeline.status import status_of
 
@@ -295,11 +301,9 @@ def reset_command(
         with found.lock():
             rows = sum(each.rows for each in status_of(found).tables)
             if not yes:
-                typer.confirm(f"Delete {found.root} with {rows:,} rows?", abort=True)
-            # The log goes last: what is left of a reset that was interrupted is still a lake.
-            for each in sorted(found.root.children(), key=lambda each: each.name == "_penstock"):
-                each.remove()
-        console().print(f"{found.root} is empty.", soft_wrap=True)
+                typer.confirm(f"Delete the lake in {found.root} with {rows:,} rows?", abort=True)
+            found.remove()
+        console().print(f"The lake in {found.root} is deleted.", soft_wrap=True)
 
 
 def _tell_missing(names: list[str], options: dict[str, str]) -> None:

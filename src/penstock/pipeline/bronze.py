@@ -82,14 +82,9 @@ class Stream:
         feed: Feed,
         on_landed: Callable[[Landed], None],
         *,
-        is_resumed: bool,
         is_once: bool,
     ) -> None:
-        """``is_resumed``: there is a checkpoint, so only the first batch may be landed already.
-
-        Without one, the stream starts at its floor, so several batches may have been landed.
-        ``is_once``: it reads to the end of what is there.
-        """
+        """``is_once``: it reads to the end of what is there."""
         self._feed = feed
         self._landing = Landing(lake, feed.table, show_in(spark, lake, feed.table))
         self._on_landed = on_landed
@@ -99,7 +94,6 @@ class Stream:
             number=feed.number,
             at=feed.at,
             landed=landed,
-            is_resumed=is_resumed,
             is_once=is_once,
         )
 
@@ -143,11 +137,9 @@ def land_stream(
     ``checkpoints`` is anywhere that Spark can write; the default is in the lake. A batch starts at
     least ``batch_seconds`` after the one before.
     """
-    own = lake.checkpoint(feed.table)
-    place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else str(own)
-    # Only Spark could tell whether there is one elsewhere; assuming none is always safe.
-    is_resumed = checkpoints is None and own.exists()
-    stream = Stream(spark, lake, feed, on_landed, is_resumed=is_resumed, is_once=once)
+    own = str(lake.checkpoint(feed.table))
+    place = f"{checkpoints.rstrip('/')}/{feed.table}" if checkpoints else own
+    stream = Stream(spark, lake, feed, on_landed, is_once=once)
     spark.dataSource.register(FilesSource)
     every = {**options, **feed.options, **stream.staging.option()}
     source = spark.readStream.format(FilesSource.name()).options(**every).load()

@@ -94,24 +94,26 @@ def compact_table(
     lake: Lake,
     table: str,
     *,
-    protected: Iterable[str] = (),
+    protected: Callable[[], Iterable[str]] = tuple,
     at_least: int = 2,
     merge: Merge = _merge_files,
     show: Show = lambda _: None,
 ) -> Compacted:
     """Compact every directory of the table with ``at_least`` small files that are not protected.
 
-    Protected files, relative to the lake, will still be looked up by their names.
+    Protected files, relative to the lake, will still be looked up by their names. They are asked
+    for once the table is listed, and files that are landed after that are left alone. So an entry
+    that is created meanwhile loses none of its files.
     """
     root = Path(lake.root)
     away = Path(lake.staging(f"compact-{table}"))
     _clear(away)
-    kept = set(protected)
     before = after = 0
     show(Compacting(table, "", Compacted(before, after)))
     base = Path(lake.table(table))
-    for number, directory in enumerate(sorted(base.glob("queue=*/day=*"))):
-        files = sorted(directory.glob("*.parquet"))
+    listed = [(each, sorted(each.glob("*.parquet"))) for each in sorted(base.glob("queue=*/day=*"))]
+    kept = set(protected())
+    for number, (directory, files) in enumerate(listed):
         small = [
             file
             for file in files

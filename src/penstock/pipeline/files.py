@@ -38,15 +38,14 @@ _REPEATED = ("content_type", "topic", "group_key", "event", "subscription", "rea
 class Staging(msgspec.Struct, frozen=True, kw_only=True):
     """Where files go, and which are the index column (`number`) and the time column (`at`).
 
-    `landed` is each queue's next index to land. With `is_resumed`, only the first batch can hold
-    landed rows; otherwise any may. With `is_once`, the run ends where the queues end at its start.
+    `landed` is each queue's next index to land. With `is_once`, the run ends where the queues end
+    at its start.
     """
 
     directory: str
     number: str
     at: str
     landed: dict[str, int]
-    is_resumed: bool
     is_once: bool
 
     def option(self) -> dict[str, str]:
@@ -91,26 +90,38 @@ class FilesSource(DataSource):
 
 
 class FilesReader(PenstockStreamReader):
-    """A failed attempt leaves files that nothing refers to, until the next batch is landed."""
+    """A failed attempt leaves files that nothing refers to, until the next batch is landed.
+
+    The checkpoint may be lost, or older than the lake: Spark does not sync it. So rows that are
+    landed are left out of every batch, until the stream has come to where the lake ends.
+    """
 
     def __init__(self, options: ReadOptions, staging: Staging) -> None:
         super().__init__(options, read_schema(options))
         self._staging = staging
-        self._began: Offset | None = None
+        self._landed = dict(staging.landed)
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        if self._began is None:
-            self._began = start
-        found = super().partitions(start, end)
-        if self._staging.is_resumed and start != self._began:
-            return found
-        landed = self._staging.landed
+        self._landed = {
+            queue: index
+            for queue, index in self._landed.items()
+            if not self._is_past(queue, index, start, end)
+        }
         ranges = [
-            Range(each.queue, max(each.start, landed.get(each.queue, 0)), each.stop)
-            for each in found
+            Range(each.queue, max(each.start, self._landed.get(each.queue, 0)), each.stop)
+            for each in super().partitions(start, end)
             if isinstance(each, Range)
         ]
         return [each for each in ranges if each.start < each.stop]
+
+    def _is_past(self, queue: str, landed: int, start: Offset, end: Offset) -> bool:
+        """Whether no landed row can be read from here on.
+
+        So it is if the queue was made anew and is shorter than what was landed of another.
+        """
+        if self._heads.get(queue, landed) < landed:
+            return True
+        return landed <= start.get(queue, 0) <= end.get(queue, 0)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Range):

@@ -41,12 +41,22 @@ DELTA = "delta"
 ICEBERG = "iceberg"
 FORMATS = (PARQUET, DELTA, ICEBERG)
 
+_OWN = "_penstock"
+_PARTS = ("bronze", "events", "silver", "rejects", "gold", "compacted", "report.html", _OWN)
+_TYPED = "typed-"
+_PATTERNS = frozenset("*?[]{}\\")
+
 
 class Lake:
     """A directory that the driver and every executor see under the same path, or ``s3://…``."""
 
     def __init__(self, root: str | Path | Place) -> None:
         self.root = place_of(root)
+        if found := _PATTERNS.intersection(self.root.path):
+            raise InvalidArgument(
+                f"{str(self.root)!r} cannot be a lake, because Spark takes {min(found)!r} in the "
+                "path of a file for a pattern: use another name"
+            )
         self._format: str | None = None
         # Held while files are moved, so that compaction can exchange a directory.
         self.moving = threading.Lock()
@@ -87,7 +97,7 @@ class Lake:
 
     @property
     def own(self) -> Place:
-        return self.root / "_penstock"
+        return self.root / _OWN
 
     @property
     def spark_log(self) -> Path:
@@ -95,6 +105,15 @@ class Lake:
         if self.root.is_local:
             return Path(self.own) / "spark.log"
         return Path(tempfile.gettempdir()) / "penstock-spark.log"
+
+    def remove(self) -> None:
+        """Remove what a pipeline has written. Other files in the same directory stay.
+
+        The log goes last: what is left of a removal that was interrupted is still a lake.
+        """
+        for each in sorted(self.root.children(), key=lambda each: each.name == _OWN):
+            if each.name in _PARTS or each.name.startswith(_TYPED):
+                each.remove()
 
     def table(self, name: str) -> Place:
         return self.root / name

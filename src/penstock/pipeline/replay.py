@@ -17,6 +17,10 @@ from penstock.pipeline.tables import read_table
 
 __all__ = ["Replay"]
 
+# Rows are given to this many tasks, by ranges of this many indexes.
+_TASKS = 8
+_SPAN = 65_536
+
 
 class Replay:
     """``where`` is a SQL condition over the columns of bronze. Raises `InvalidArgument`."""
@@ -43,7 +47,8 @@ class Replay:
         """Publish them, with two more attributes that say where they come from.
 
         The same replay of the same bronze has the same key, so repeating it within the queue's
-        dedup window publishes nothing twice. Raises `QueryFailed`.
+        dedup window publishes nothing twice, whatever the files are by then, or the cores. Raises
+        `QueryFailed`.
         """
         words = f"{self._where}\n{self._queue}\n{self._entry}"
         key = "replay-" + hashlib.sha256(words.encode()).hexdigest()[:32]
@@ -53,11 +58,14 @@ class Replay:
 
 
 def _messages(rows: DataFrame) -> DataFrame:
+    """In the same partitions and the same order each time: the sink's keys depend on them."""
+    span = F.floor(F.col("index") / _SPAN)
+    ordered = rows.repartition(_TASKS, "queue", span).sortWithinPartitions("queue", "index")
     origin = F.create_map(F.lit("replayed-from"), F.col("queue"), F.lit("replayed-id"), F.col("id"))
     given = F.coalesce("attributes", F.create_map().cast("map<string,string>"))
     # A message that was replayed before has these attributes already.
     kept = F.map_filter(given, lambda name, _: ~name.isin("replayed-from", "replayed-id"))
-    return rows.select(
+    return ordered.select(
         "body",
         "content_type",
         F.map_concat(kept, origin).alias("attributes"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from html import escape
+from itertools import pairwise
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -19,8 +20,10 @@ from penstock.pipeline.status import Status, status_of
 __all__ = ["Report", "write_report"]
 
 Row = dict[str, Any]
+_Point = tuple[datetime, float]
 
 _MINUTES = 24 * 60
+_EVER = datetime.min.replace(tzinfo=UTC)
 _SLOW_MS = 60_000.0
 _POINTS = 480
 _NO_EVENTS = "nothing yet: it is made of events, which a queue tells if its setting events is on"
@@ -31,18 +34,24 @@ class Report:
 
     def __init__(self, lake: Lake) -> None:
         self._status = status_of(lake)
-        self._traffic = _recent(_rows(lake, "traffic_minute"))
-        self._delivery = _recent(_rows(lake, "delivery_minute"))
-        self._backlog = _recent(_rows(lake, "backlog_minute"))
-        self._letters = _last_days(_rows(lake, "dead_letters"))
-        self._talkers = _last_days(_rows(lake, "top_talkers"))
+        traffic, delivery, backlog = (
+            _rows(lake, f"{name}_minute") for name in ("traffic", "delivery", "backlog")
+        )
+        minutes = [row["minute"] for row in (*traffic, *delivery, *backlog)]
+        self._newest = max(minutes, default=None)
+        since = self._newest - timedelta(minutes=_MINUTES) if self._newest else _EVER
+        self._traffic = _after(since, traffic)
+        self._delivery = _after(since, delivery)
+        self._backlog = _after(since, backlog)
+        self._letters = _last_day(since, _rows(lake, "dead_letters"))
+        self._talkers = _last_day(since, _rows(lake, "top_talkers"))
 
     def plots(self) -> dict[str, str]:
         """The plots as SVG, by file name."""
         return {
             "throughput": svg.lines(
                 "Published, messages a minute",
-                _series(self._traffic, lambda r: r["queue"], "published", sum),
+                _series(self._traffic, lambda r: r["queue"], "published", sum, is_rate=True),
                 "messages/min",
             ),
             "latency": svg.bands(
@@ -82,7 +91,7 @@ class Report:
             found.append((f"{rejected:,} bodies could not be parsed", "see the table rejects"))
         for each in _series(self._backlog, _reader, "backlog", max):
             values = [value for _, value in each.points]
-            if len(values) > 1 and values[-1] > 0 and values[-1] >= max(values[:-1]):
+            if values[-1] > values[0] and values[-1] >= max(values):
                 found.append((f"a backlog of {values[-1]:,.0f} that grows", each.name))
         for each in _series(self._delivery, _reader, "first_delivery_p99_ms", max):
             worst = max(value for _, value in each.points)
@@ -97,7 +106,7 @@ class Report:
         plots = "".join(f"<figure>{text}</figure>" for text in self.plots().values())
         return _PAGE.format(
             lake=escape(self._status.lake),
-            until=_until(self._traffic or self._delivery),
+            until=_until(self._newest),
             attention=_table(("what", "where"), self.attention()) or "<p>Nothing.</p>",
             plots=plots,
             tables=_tables(self._status) or "<p>Nothing has been landed yet.</p>",
@@ -128,16 +137,14 @@ def _rows(lake: Lake, table: str) -> list[Row]:
     return rows
 
 
-def _recent(rows: list[Row]) -> list[Row]:
-    if not rows:
-        return []
-    since = max(row["minute"] for row in rows) - timedelta(minutes=_MINUTES)
+def _after(since: datetime, rows: list[Row]) -> list[Row]:
     return [row for row in rows if row["minute"] > since]
 
 
-def _last_days(rows: list[Row]) -> list[Row]:
-    last = max((row["day"] for row in rows), default=None)
-    return [row for row in rows if row["day"] == last]
+def _last_day(since: datetime, rows: list[Row]) -> list[Row]:
+    """Of the last day that has any, unless that was over by then."""
+    last = max((row["day"] for row in rows), default=since.date())
+    return [row for row in rows if row["day"] == last >= since.date()]
 
 
 def _reader(row: Row) -> str:
@@ -149,18 +156,33 @@ def _series(
     name: Callable[[Row], str],
     column: str,
     join: Callable[[list[float]], float],
+    *,
+    is_rate: bool = False,
 ) -> list[svg.Series]:
+    """``is_rate``: it is 0 in minutes without a row, not somewhere between its neighbours."""
     values: dict[str, dict[datetime, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row[column] is not None:
             values[name(row)][row["minute"]].append(float(row[column]))
-    return [
-        svg.Series(key, _thin([(at, join(points[at])) for at in sorted(points)]))
-        for key, points in sorted(values.items())
-    ]
+    found = []
+    for key, by_minute in sorted(values.items()):
+        points = [(at, join(by_minute[at])) for at in sorted(by_minute)]
+        found.append(svg.Series(key, _thin(_with_zeros(points) if is_rate else points)))
+    return found
 
 
-def _thin(points: list[tuple[datetime, float]]) -> list[tuple[datetime, float]]:
+def _with_zeros(points: list[_Point]) -> list[_Point]:
+    """With a 0 at both ends of each time without points."""
+    minute = timedelta(minutes=1)
+    found = points[:1]
+    for (before, _), (at, value) in pairwise(points):
+        if at - before > minute:
+            found += [(before + minute, 0.0), (at - minute, 0.0)]
+        found.append((at, value))
+    return found
+
+
+def _thin(points: list[_Point]) -> list[_Point]:
     """Reduce the points to as many as can be told apart: the maximum of every few."""
     every = -(-len(points) // _POINTS)
     groups = [points[at : at + every] for at in range(0, len(points), every)] if points else []
@@ -184,8 +206,7 @@ def _by_talker(rows: list[Row]) -> list[tuple[str, float]]:
     ]
 
 
-def _until(rows: list[Row]) -> str:
-    newest = max((row["minute"] for row in rows), default=None)
+def _until(newest: datetime | None) -> str:
     return f"up to {newest:%Y-%m-%d %H:%M} UTC" if newest else "there are no figures yet"
 
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 from pyspark.sql import SparkSession
@@ -245,10 +246,15 @@ def compact(
         return _compact_feed_days(lake, show) | silver.compact_silver_days(spark, lake, show=show)
     done = {}
     for table, number in _all_have_read(lake).items():
-        later = Landing(lake, table).entries(number)
-        protected = [move.path for entry in later for move in entry.files]
+        protected = partial(_landed_by_later, lake, table, number)
         done[table] = compact_table(lake, table, protected=protected, at_least=at_least, show=show)
     return done | silver.compact_silver(spark, lake, at_least=at_least, show=show)
+
+
+def _landed_by_later(lake: Lake, table: str, number: int) -> list[str]:
+    """The files of the entries with a higher number."""
+    later = Landing(lake, table).entries(number)
+    return [move.path for entry in later for move in entry.files]
 
 
 def _compact_feed_days(lake: Lake, show: Show) -> dict[str, Compacted]:

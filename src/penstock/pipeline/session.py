@@ -34,6 +34,10 @@ _SETTINGS = {
 }
 
 
+# The tables would be wrong with others.
+_FIXED = ("spark.sql.session.timeZone", "spark.sql.sources.partitionColumnTypeInference.enabled")
+
+
 # For a local master. Over TCP the tasks of a small batch took 114 to 131 ms, over Unix sockets 50
 # to 74 ms.
 _LOCAL = {
@@ -68,6 +72,8 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
         name, separator, value = each.partition("=")
         if not separator or not name:
             raise InvalidArgument(f"the Spark setting {each!r} is not name=value")
+        if name in _FIXED and value != _SETTINGS[name]:
+            raise InvalidArgument(f"{name} is {_SETTINGS[name]} in a pipeline: leave it out")
         settings[name] = value
     return settings
 

@@ -150,7 +150,7 @@ def compact_silver(
     merge = _merge_with(spark)
     return {
         table: compact_table(
-            lake, table, protected=newest, at_least=at_least, merge=merge, show=show
+            lake, table, protected=lambda: newest, at_least=at_least, merge=merge, show=show
         )
         for table in sorted(landing.totals())
     }
@@ -202,5 +202,6 @@ def _read_files(spark: SparkSession, files: Iterable[object]) -> DataFrame:
 
 
 def _write_merged(rows: DataFrame, directory: str) -> None:
-    """One file, in the order of the indexes."""
-    rows.coalesce(1).sortWithinPartitions(MESSAGES.number).write.parquet(directory)
+    """One file, in the order of the indexes, whatever the session says of the size of files."""
+    ordered = rows.coalesce(1).sortWithinPartitions(MESSAGES.number)
+    ordered.write.option("maxRecordsPerFile", 0).parquet(directory)

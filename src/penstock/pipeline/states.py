@@ -89,7 +89,9 @@ class StateFiles:
 
     def _stage(self, name: str, rows: DataFrame, *partitions: str) -> None:
         target = str(self._landing.staging / name)
-        rows.repartition(1).write.mode("overwrite").partitionBy(*partitions).parquet(target)
+        writer = rows.repartition(1).write.mode("overwrite").partitionBy(*partitions)
+        # One file for each day, whatever the session says.
+        writer.option("maxRecordsPerFile", 0).parquet(target)
         for move in self._landing.staged(name):
             # No other entry has a file of this name: those that it removes are others.
             directory = f"{_PLACE}/{move.path.rpartition('/')[0]}"

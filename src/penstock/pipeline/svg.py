@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from html import escape
@@ -22,6 +23,10 @@ _GRID = "stroke='currentColor' stroke-opacity='0.2'"
 _MOST_SERIES = len(_COLOURS)
 _STEPS = (1, 2, 5, 10)
 _MINUTES = (1, 2, 5, 10, 15, 30, 60, 120, 180, 240, 360, 720, 1440)
+
+
+# What must not be in XML, even escaped.
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Series(NamedTuple):
@@ -77,7 +82,7 @@ def bars(
         width = max((_WIDTH - label - 130) * value / most, 1.0)
         parts.append(
             f"<text x='{label - 8}' y='{y + 15}' text-anchor='end' {_LETTERS}>"
-            f"{escape(_shortened(name, 44))}<title>{escape(name)}</title></text>"
+            f"{_escaped(_shortened(name, 44))}<title>{_escaped(name)}</title></text>"
             f"<rect x='{label}' y='{y + 3}' width='{width:.1f}' height='{row - 9}' rx='2' "
             f"fill='{_COLOURS[1]}'/>"
             f"<text x='{label + width + 6:.1f}' y='{y + 15}' {_LETTERS}>"
@@ -176,8 +181,8 @@ class _Frame:
                         f"fill='{_COLOURS[place]}'/>"
                     )
                 self._parts.append(
-                    f"<text x='{x + 16:.0f}' y='{y}' {_LETTERS}>{escape(_shortened(name, 60))}"
-                    f"<title>{escape(name)}</title></text>"
+                    f"<text x='{x + 16:.0f}' y='{y}' {_LETTERS}>{_escaped(_shortened(name, 60))}"
+                    f"<title>{_escaped(name)}</title></text>"
                 )
 
     def _x(self, at: datetime) -> float:
@@ -195,7 +200,7 @@ class _Frame:
         self._parts.append(
             f"<polyline points='{self._path(series.points)}' fill='none' stroke='{colour}' "
             f"stroke-width='2' stroke-linejoin='round'>"
-            f"<title>{escape(series.name)}</title></polyline>"
+            f"<title>{_escaped(series.name)}</title></polyline>"
         )
         if len(series.points) == 1:
             ((at, value),) = series.points
@@ -229,14 +234,19 @@ def _rows(names: Sequence[str]) -> list[list[tuple[int, str, float]]]:
 def _open(height: int, title: str) -> str:
     return (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {height}' role='img' "
-        f"style='max-width:100%;color:{_INK}'><title>{escape(title)}</title>"
-        f"<text x='{_LEFT}' y='18' {_LETTERS} font-weight='600'>{escape(title)}</text>"
+        f"style='max-width:100%;color:{_INK}'><title>{_escaped(title)}</title>"
+        f"<text x='{_LEFT}' y='18' {_LETTERS} font-weight='600'>{_escaped(title)}</text>"
     )
 
 
 def _nothing(title: str, why: str) -> str:
-    text = f"<text x='{_LEFT}' y='46' {_LETTERS}>{escape(why)}</text>"
+    text = f"<text x='{_LEFT}' y='46' {_LETTERS}>{_escaped(why)}</text>"
     return f"{_open(_EMPTY_HEIGHT, title)}{text}</svg>"
+
+
+def _escaped(text: str) -> str:
+    """For XML. A character that it cannot hold, such as one of a terminal's, becomes U+FFFD."""
+    return escape(_NO_XML.sub("\ufffd", text))
 
 
 def _shortened(name: str, most: int) -> str:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from penstock.spark.errors import DataLoss, Unreachable
+from penstock.spark.errors import DataLoss, Refused, Unreachable
 from penstock.spark.http import ARROW, Interrupted, server_of
 from penstock.spark.options import ReadOptions
 from penstock.spark.schema import Shaper
@@ -36,6 +36,7 @@ def fetch(part: Range, options: ReadOptions, shaper: Shaper) -> Iterator[pa.Reco
     """Every row of the range that the server holds, once, in order.
 
     Indexes are dense, so a missing one is lost: raises `DataLoss`, unless `failOnDataLoss` is off.
+    So is what a queue held that was deleted.
     If the connection breaks, reading resumes after the last batch that was yielded.
     """
     gone: list[tuple[int, int]] = []
@@ -51,6 +52,10 @@ def fetch(part: Range, options: ReadOptions, shaper: Shaper) -> Iterator[pa.Reco
                 _check(part, gone, options)
                 yield shaper.shape(batch)
                 since = time.monotonic()  # what Spark did with it in the meantime does not count
+        except Refused as exc:
+            if exc.reason != "queue_not_found":
+                raise
+            stop = part.stop  # it was deleted after the range was planned
         except Interrupted as exc:
             if time.monotonic() - since > options.connection.retry_seconds:
                 raise Unreachable(
@@ -134,6 +139,6 @@ def _check(part: Range, gone: list[tuple[int, int]], options: ReadOptions) -> No
         more = f" and {len(gone) - _NAMED} more ranges" if len(gone) > _NAMED else ""
         raise DataLoss(
             f"of queue {part.queue!r} {count} {what} are gone that were not read yet: index "
-            f"{named}{more}. They were purged, or retention removed them. With "
-            "failOnDataLoss=false the stream goes on with what is left"
+            f"{named}{more}. They were purged, or retention removed them, or the queue was "
+            "deleted. With failOnDataLoss=false the stream goes on with what is left"
         )

@@ -169,13 +169,16 @@ def write_options(options: Mapping[str, str], *, is_stream: bool) -> WriteOption
     queue = given.text("queue") or None
     if queue is not None:
         check_queue(queue)
+    key = given.text("idempotencyKey") or None
+    if key is not None and not _fits_header(key):
+        raise InvalidArgument(f"idempotencyKey is {key!r}: use printable characters of ASCII")
     chunk_rows = given.whole("chunkRows") or MAX_BATCH_MESSAGES
     if chunk_rows > MAX_BATCH_MESSAGES:
         raise InvalidArgument(f"chunkRows is {chunk_rows}: use {MAX_BATCH_MESSAGES} or less")
     return WriteOptions(
         connection=given.connection(),
         queue=queue,
-        idempotency_key=given.text("idempotencyKey") or None,
+        idempotency_key=key,
         chunk_rows=chunk_rows,
     )
 
@@ -246,6 +249,8 @@ class _Given:
         if not is_server or parts.query or parts.fragment:
             raise InvalidArgument(f"url is {shown_url(url)!r}: use one like {_EXAMPLE}")
         username, token = self.text("username") or None, self.text("token") or None
+        if token and not _fits_header(token):
+            raise InvalidArgument("the token has characters that no token has: pass one as it is")
         if token and username:
             raise InvalidArgument("username and token contradict each other: give one")
         # As it is: a blank may be part of it.
@@ -261,6 +266,11 @@ class _Given:
             timeout_seconds=self.seconds("timeoutSeconds", 30.0),
             retry_seconds=self.seconds("retrySeconds", 60.0),
         )
+
+
+def _fits_header(text: str) -> bool:
+    """Whether it can be sent. Otherwise, the error would have it as a whole."""
+    return text.isascii() and text.isprintable()
 
 
 def check_queue(name: str) -> None:

@@ -7,7 +7,7 @@ subscription are those of ``<queue>-events``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -23,12 +23,14 @@ from penstock.spark.schema import Shaper, read_schema
 __all__ = ["Place", "QueueState", "Queues"]
 
 EVENTS_SUFFIX = "-events"
-_SYSTEM_SUFFIXES = ("-dlq", EVENTS_SUFFIX)
+_LETTERS_SUFFIX = "-dlq"
 # The parts of a subscription's statistics that are everything unsettled.
 _UNSETTLED = ("ready", "in_flight", "delayed", "parked", "held")
 
 # Where a new subscription starts: a word, an index, or a time.
 Place = str | int
+# Of a queue, as the server answers them.
+_Stats = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class Queues:
         }
         return self._server.time, found
 
-    def _stats(self) -> dict[str, dict[str, Any]]:
+    def _stats(self) -> dict[str, _Stats]:
         if len(self._options.subscribe) == 1:
             (name,) = self._options.subscribe
             try:
@@ -94,21 +96,19 @@ class Queues:
         if missing:
             raise InvalidArgument(f"there is no queue {missing[0]!r} to read: create it first")
 
-    def _wanted(self, logs: Iterable[str]) -> list[tuple[str, str]]:
+    def _wanted(self, logs: Mapping[str, _Stats]) -> list[tuple[str, str]]:
         if self._pattern is None:
-            known = set(logs)
             named = [(name, self._log(name)) for name in self._options.subscribe]
-            return [(name, log) for name, log in named if log in known]
-        known = set(logs)
+            return [(name, log) for name, log in named if log in logs]
+        if self._options.is_events:
+            found = [log for log in sorted(logs) if _holds_events(log, logs)]
+        else:
+            found = [log for log in sorted(logs) if not _is_system(log, logs)]
         suffix = EVENTS_SUFFIX if self._options.is_events else ""
-        names = [(log.removesuffix(suffix), log) for log in sorted(known) if log.endswith(suffix)]
-        return [
-            (name, log)
-            for name, log in names
-            if self._pattern.fullmatch(name) and not _is_system(name, known)
-        ]
+        names = [(log.removesuffix(suffix), log) for log in found]
+        return [(name, log) for name, log in names if self._pattern.fullmatch(name)]
 
-    def _state(self, name: str, stats: dict[str, Any]) -> QueueState:
+    def _state(self, name: str, stats: _Stats) -> QueueState:
         mine = [s for s in stats["subscriptions"] if s["name"] == self._options.subscription]
         floor = None
         if mine:
@@ -198,11 +198,22 @@ class Queues:
         return name + EVENTS_SUFFIX if self._options.is_events else name
 
 
-def _is_system(name: str, known: set[str]) -> bool:
+def _is_system(name: str, known: Mapping[str, _Stats]) -> bool:
     """Whether it holds dead letters or events, which a pattern does not mean."""
-    return any(
-        name.endswith(suffix) and name.removesuffix(suffix) in known for suffix in _SYSTEM_SUFFIXES
-    )
+    has_letters = name.endswith(_LETTERS_SUFFIX) and name.removesuffix(_LETTERS_SUFFIX) in known
+    return has_letters or _holds_events(name, known)
+
+
+def _holds_events(name: str, known: Mapping[str, _Stats]) -> bool:
+    """Whether another queue tells its events there, or did. Any queue may have such a name.
+
+    The server creates a queue of events without the default subscription, which others have.
+    """
+    observed = known.get(name.removesuffix(EVENTS_SUFFIX))
+    if observed is None or not name.endswith(EVENTS_SUFFIX):
+        return False
+    is_default = [each["name"] == "default" for each in known[name]["subscriptions"]]
+    return observed["config"]["events"] or not any(is_default)
 
 
 def _envelopes(options: ReadOptions) -> ReadOptions:

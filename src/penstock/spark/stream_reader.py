@@ -167,8 +167,9 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "deleted and made anew, or an older copy is served. With failOnDataLoss=false the "
                 "stream begins anew with it"
             )
-        if head < at and state.next >= at:
-            return at  # the rest waits for other subscriptions
+        if head < at:
+            # Either the rest waits for other subscriptions, or the queue was made anew.
+            return at if state.next >= at else head
         if self._target is not None:
             return max(at, min(head, self._target.get(name, at)))
         return head

@@ -2,7 +2,8 @@
 
 The key of a chunk is query, batch, partition and number, so a batch that Spark runs again publishes
 nothing twice, for as long as the queue remembers keys (`dedup_window_seconds`). This requires that
-the rows come in the same order again, since chunks are cut by the sequence of rows alone.
+the rows come in the same order again, since chunks are cut by the sequence of rows alone. Rows that
+have a `dedup_key` each may come in any order: their chunks have no key.
 """
 
 from __future__ import annotations
@@ -224,7 +225,9 @@ class _Sender:
         with pa.ipc.new_stream(sink, table.schema) as stream:
             stream.write_table(table)
         # Packed, the answer is one line; in JSON it would list every message.
-        headers = {"Content-Type": ARROW, "Accept": PACKED, "Idempotency-Key": key}
+        headers = {"Content-Type": ARROW, "Accept": PACKED}
+        if not _has_keys(table):
+            headers["Idempotency-Key"] = key
         try:
             self._server.send("POST", path, memoryview(sink.getvalue()), headers)
         except Refused as exc:
@@ -234,3 +237,8 @@ class _Sender:
             half = table.num_rows // 2
             self._publish(path, table.slice(0, half), f"{key}.0")
             self._publish(path, table.slice(half), f"{key}.1")
+
+
+def _has_keys(table: pa.Table) -> bool:
+    """Whether each row has a key of its own."""
+    return "dedup_key" in table.column_names and not table["dedup_key"].null_count
