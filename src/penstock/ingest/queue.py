@@ -16,7 +16,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from penstock.broker import Broker
-from penstock.core.config import DEFAULT_SUBSCRIPTION, check_seconds, check_whole
+from penstock.core.config import (
+    DEFAULT_SUBSCRIPTION,
+    SubscriptionConfig,
+    check_seconds,
+    check_whole,
+)
 from penstock.core.limits import EVENTS_SUFFIX, MAX_REASON_CHARACTERS, check_name
 from penstock.core.message import Delivery, NewMessage
 from penstock.core.retry import Backoff
@@ -181,15 +186,21 @@ class IngestQueue(Generic[M]):
     async def _prepare(self, tenant: str) -> None:
         """Create the tenant's queue if there is none, and apply the settings to it."""
         queue = self._queue_of(tenant)
-        with suppress(QueueExists):
-            await self._broker.create_queue(queue)
-        await self._broker.alter_subscription(
-            queue,
-            DEFAULT_SUBSCRIPTION,
+        default = SubscriptionConfig(
             lease_seconds=self._settings.lease_seconds,
             max_deliveries=self._settings.max_deliveries,
             backoff=self._settings.backoff,
         )
+        try:
+            await self._broker.create_queue(queue, default=default)
+        except QueueExists:
+            await self._broker.alter_subscription(
+                queue,
+                DEFAULT_SUBSCRIPTION,
+                lease_seconds=default.lease_seconds,
+                max_deliveries=default.max_deliveries,
+                backoff=default.backoff,
+            )
         self._tenants[tenant] = None
 
     async def _next_batch(self, batch_size: int) -> list[Delivery]:
