@@ -685,3 +685,34 @@ async def test_what_runs_beside_commits_holds_up_none_and_answers_who_asked(file
     # And nothing runs once it has stopped
     with pytest.raises(StorageClosed):
         await committer.beside(lambda: None)
+
+
+async def test_a_stop_waits_for_what_runs_beside_even_if_the_log_cannot_be_closed(
+    simulated: SimulatedFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given work whose caller has left, and which ends only when somebody waits for it
+    committer = GroupCommitter(prepared_log(simulated))
+    is_running, may_end, has_ended = threading.Event(), threading.Event(), threading.Event()
+    shutdown = committer._beside.shutdown
+
+    def work() -> None:
+        is_running.set()
+        assert may_end.wait(10)
+        has_ended.set()
+
+    def wait_for_work() -> None:
+        may_end.set()
+        shutdown()
+
+    monkeypatch.setattr(committer._beside, "shutdown", wait_for_work)
+    caller = asyncio.create_task(committer.beside(work))
+    assert await asyncio.to_thread(is_running.wait, 10)
+    caller.cancel()
+    # When the log cannot be closed
+    simulated.fault = fail_with(errno.EIO, kind="write")
+    with pytest.raises(StorageFailed):
+        await committer.stop()
+    # Then nobody is told before the work has ended
+    was_awaited = has_ended.is_set()
+    may_end.set()
+    assert was_awaited

@@ -179,10 +179,13 @@ class GroupCommitter(Committer):
         with self._lock:
             self._is_stopping = True
             self._work.notify()
-        # Shielded, so that the thread ends even if this caller is cancelled.
-        await asyncio.shield(self._stopped)
-        self._thread.join()
-        self._beside.shutdown()
+        try:
+            # Shielded, so that the thread ends even if this caller is cancelled.
+            await asyncio.shield(self._stopped)
+            self._thread.join()
+        finally:
+            # Even if the log could not be closed: the caller will let others have the directory.
+            self._beside.shutdown()
 
     def _check(self) -> None:
         if self._failure is not None:

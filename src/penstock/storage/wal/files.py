@@ -71,7 +71,10 @@ class WritableFile(Protocol):
 
 
 class Files(Protocol):
-    """One directory. Reads may come from any thread; changes come from one at a time."""
+    """One directory. Reads may come from any thread; changes of a file come from one at a time.
+
+    Two threads may change different files, and sync the directory, at once.
+    """
 
     def names(self) -> list[str]:
         """The names of all the files, sorted."""

@@ -85,13 +85,13 @@ class WalJournal:
 
     def submit(self) -> asyncio.Future[None] | None:
         log = self._log
-        if log.written < log.end or log.failure is not None:
+        if not log.is_committed or log.failure is not None:
             return self._committer.submit()
         return None
 
     def call_when_committed(self, done: Done) -> None:
         log = self._log
-        if log.written < log.end or log.failure is not None:
+        if not log.is_committed or log.failure is not None:
             self._committer.call_when_committed(done)
         else:
             done(None)

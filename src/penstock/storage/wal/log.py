@@ -360,6 +360,13 @@ class Log:
         return self._tail.synced
 
     @property
+    def is_committed(self) -> bool:
+        """Whether everything appended so far is committed, by the mode: written or durable."""
+        is_always = self._tail.sync_mode is SyncMode.ALWAYS
+        # During a sync, what is being synced is written already.
+        return (self._tail.synced if is_always else self._tail.written) >= self.end
+
+    @property
     def failure(self) -> Exception | None:
         """Why the log refuses everything but reading, if it does."""
         return self._failure
