@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 import http.client
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from statistics import median, quantiles
 
-from pyspark.sql import DataFrame
-
 from benchmarks.harness.bar import at_most
 from benchmarks.harness.verdict import judge_ratio
 from benchmarks.http.penstock_server import Address, penstock_server
-from benchmarks.spark.bench import LOGIN, Bench, headers, timed
+from benchmarks.spark.bench import FULL, LOGIN, Bench, headers, timed
 from benchmarks.spark.outcome import Outcome
 from penstock.client import Client
+from penstock.http.v1.formats import ARROW
 
 _PUSHES_SECONDS = 8
 
 
 def push_beside_reads(bench: Bench) -> Outcome:
-    """p99 of single publishes, alone and while a million messages are read."""
+    """p99 of single publishes, alone and while a million messages are read, again and again."""
     own = bench.address
-    parquet = partial(bench.spark.read.parquet, bench.parquet)
-    alone, beside, elsewhere, native = [], [], [], []
+
+    def source() -> None:
+        timed(bench.source())
+
+    def parquet() -> None:
+        timed(bench.spark.read.parquet(bench.parquet))
+
+    alone, beside, elsewhere, native, bare = [], [], [], [], []
     directory = bench.fresh("other")
     directory.mkdir()
     with penstock_server(directory) as other:
@@ -34,9 +40,10 @@ def push_beside_reads(bench: Bench) -> Outcome:
                 client.create_queue("beside")
         for _ in range(bench.rounds):
             alone.append(_push_p99(own, threading.Event(), seconds=_PUSHES_SECONDS))
-            beside.append(_push_p99_during(own, bench.source))
-            elsewhere.append(_push_p99_during(other, bench.source))
+            beside.append(_push_p99_during(own, source))
+            elsewhere.append(_push_p99_during(other, source))
             native.append(_push_p99_during(own, parquet))
+            bare.append(_push_p99_during(own, partial(_read_bare, own)))
     return Outcome(
         (
             judge_ratio(
@@ -47,27 +54,51 @@ def push_beside_reads(bench: Bench) -> Outcome:
                 reference=alone,
                 bar=at_most(2),
             ),
+            judge_ratio(
+                what="p99 of a push while a bare client reads them, without Spark",
+                unit="ms",
+                ours=bare,
+                reference_name="nothing is read",
+                reference=alone,
+                bar=None,
+            ),
         ),
-        {"beside": beside, "alone": alone, "elsewhere": elsewhere, "beside parquet": native},
+        {
+            "beside": beside,
+            "alone": alone,
+            "elsewhere": elsewhere,
+            "beside parquet": native,
+            "beside a bare client": bare,
+        },
         (
             f"controls, for what the shared cores cost alone: {median(elsewhere):.1f} ms when the "
-            f"pushes go to another server during the same read, {median(native):.1f} ms while "
+            f"pushes go to another server during the same reads, {median(native):.1f} ms while "
             "Spark reads the same rows as parquet",
         ),
     )
 
 
-def _push_p99_during(address: Address, rows: Callable[[], DataFrame]) -> float:
-    """While all of the rows are read."""
+def _read_bare(address: Address) -> None:
+    """All messages as Spark asks for them, by a process that does nothing with them."""
+    url = f"{address.url}/v1/queues/{FULL}/messages"
+    sent = {**headers(), "Accept": ARROW}
+    lines = [option for name, value in sent.items() for option in ("--header", f"{name}: {value}")]
+    subprocess.run(["curl", "--silent", "--fail", "--output", "/dev/null", *lines, url], check=True)
+
+
+def _push_p99_during(address: Address, read: Callable[[], None]) -> float:
+    """While it is read for as long as the others are measured."""
     done = threading.Event()
 
-    def read() -> None:
+    def read_on() -> None:
+        until = time.monotonic() + _PUSHES_SECONDS
         try:
-            timed(rows())
+            while time.monotonic() < until:
+                read()
         finally:
             done.set()
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read_on)
     reader.start()
     found = _push_p99(address, done, seconds=120)
     reader.join()
