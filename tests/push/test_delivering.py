@@ -273,6 +273,40 @@ async def test_another_url_does_not_wait_for_what_the_former_one_asked(
     assert (stats.callback.calls, stats.callback.next_call_at) == (2, None)
 
 
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [(503, {"Retry-After": "3000"}), (429, {"Retry-After": "3000"}), (410, {})],
+)
+async def test_what_the_former_url_answers_later_counts_for_it_alone(
+    broker: Broker, receiver: Receiver, status: int, headers: dict[str, str]
+) -> None:
+    # Given a call that is under way
+    may_answer = asyncio.Event()
+
+    async def behave(call: Call) -> web.StreamResponse:
+        if call.path == "/new":
+            return web.Response(status=200)
+        await may_answer.wait()
+        return web.Response(status=status, headers=headers)
+
+    receiver.behave = behave
+    await subscribe(broker, receiver.url("old"), max_deliveries=None)
+    await broker.publish(QUEUE, [b"a"])
+    await receiver.wait_for(1)
+    # When the subscription is given another URL, and then the former one answers
+    await broker.alter_subscription(QUEUE, "called", callback=Callback(url=receiver.url("new")))
+    await broker.publish(QUEUE, [b"b"])
+    await receiver.wait_for(2)
+    may_answer.set()
+    await until_stats(broker, "called", lambda s: bool(s.callback and s.callback.failures == 1))
+    # Then the new one is called all the same
+    await broker.publish(QUEUE, [b"c"])
+    stats = await until_stats(broker, "called", lambda s: s.acked >= 2)
+    assert stats.callback is not None
+    assert (stats.callback.next_call_at, stats.callback.failures_in_a_row) == (None, 0)
+    assert not stats.config.paused
+
+
 async def test_without_retry_after_the_backoff_decides(broker: Broker, receiver: Receiver) -> None:
     receiver.behave = answering(503, 429, 200)
     await subscribe(broker, receiver.url())

@@ -73,15 +73,15 @@ class InlineCommitter(Committer):
             if self._failure is None:
                 self.step()
             self._log.close()
+            self._run_beside()
 
-    def step(self, *, sync: bool = False) -> None:
+    def step(self, *, sync: bool = False, beside: bool = True) -> None:
         """Commit all that was appended and answer; with ``sync``, as if the interval had passed.
 
-        What may run beside commits runs before this one.
+        What may run beside commits runs before this one, or not yet.
         """
-        beside, self._beside = self._beside, []
-        for run in beside:
-            run()
+        if beside:
+            self._run_beside()
         waiters, self._waiters = self._waiters, []
         calls, self._calls = self._calls, []
         refusals, self._refusals = self._refusals, []
@@ -101,6 +101,11 @@ class InlineCommitter(Committer):
                 done(exc)
             for refuse in refusals:
                 refuse(exc)
+
+    def _run_beside(self) -> None:
+        beside, self._beside = self._beside, []
+        for run in beside:
+            run()
 
     def _check(self) -> None:
         if self._failure is not None:

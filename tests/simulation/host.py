@@ -83,7 +83,8 @@ class Host:
         committer = self._committer
         if committer is None or not committer.has_work:
             return False
-        committer.step(sync=self._rng.random() < 0.2)
+        # What runs beside the commits may take longer than some of them.
+        committer.step(sync=self._rng.random() < 0.2, beside=self._rng.random() < 0.3)
         return committer.failure is None
 
     def collect(self) -> None:

@@ -18,6 +18,7 @@ import structlog
 from penstock.core.callback import CallbackState, CallbackTarget
 from penstock.core.message import Delivery
 from penstock.errors import NotFound, PenstockError, StorageClosed
+from penstock.push.circuit import Circuit
 from penstock.push.leases import Leases
 from penstock.push.record import Record, failure_text
 from penstock.push.request import Requests
@@ -39,6 +40,7 @@ _TROUBLE_SECONDS = 5.0
 class _Call(NamedTuple):
     delivery: Delivery
     begun: Begun
+    circuit: Circuit
 
 
 class Deliverer:
@@ -195,7 +197,8 @@ class Deliverer:
         if not self._wanted.is_set() and self._room > 0:
             self._wanted.set()
         headers = self._requests.delivery_headers(delivery, self._clock.now_ns())
-        return _Call(delivery, self._transport.begin(self._endpoint, delivery.body, headers))
+        begun = self._transport.begin(self._endpoint, delivery.body, headers)
+        return _Call(delivery, begun, self._record.circuit)
 
     async def _call_all(self, call: _Call) -> None:
         try:
@@ -216,26 +219,27 @@ class Deliverer:
         try:
             answer = await self._transport.finish(call.begun)
         except CallFailed as exc:
-            self._failed(delivery, str(exc))
+            self._failed(call, str(exc))
         except asyncio.CancelledError:
             self._settler.give_back([delivery])
             raise
         else:
             if answer.is_success:
-                self._record.succeeded(answer.status)
+                self._record.succeeded(answer.status, call.circuit)
                 self._settler.ack(delivery)
             else:
-                await self._refused(delivery, answer)
+                await self._refused(call, answer)
         finally:
             self._leases.let_go(delivery)
 
-    async def _refused(self, delivery: Delivery, answer: Answer) -> None:
+    async def _refused(self, call: _Call, answer: Answer) -> None:
         reason = failure_text(answer)
         delay = None
         if answer.status in _BUSY:
             delay = retry_after_seconds(answer.retry_after, self._clock.now_ns() / 1e9)
-        self._failed(delivery, reason, answer.status, delay)
-        if answer.status == _GONE:
+        self._failed(call, reason, answer.status, delay)
+        # One that was called before the URL changed speaks for the former URL alone.
+        if answer.status == _GONE and call.circuit is self._record.circuit:
             await self._pause()
 
     async def _pause(self) -> None:
@@ -251,18 +255,19 @@ class Deliverer:
 
     def _failed(
         self,
-        delivery: Delivery,
+        call: _Call,
         reason: str,
         status: int | None = None,
         delay_seconds: float | None = None,
     ) -> None:
         now = self._loop.time()
         if delay_seconds is None:
-            self._record.failed(now, reason, status)
+            self._record.failed(now, reason, status, call.circuit)
         else:
             self._record.put_off(reason, status)
-            self._not_before = max(self._not_before, now + delay_seconds)
-        self._settler.nack(delivery, reason, delay_seconds)
+            if call.circuit is self._record.circuit:
+                self._not_before = max(self._not_before, now + delay_seconds)
+        self._settler.nack(call.delivery, reason, delay_seconds)
 
     @property
     def _who(self) -> dict[str, str]:

@@ -113,9 +113,9 @@ class Notifier:
         headers = self._requests.notice_headers(secrets.token_hex(16), body, self._clock.now_ns())
         try:
             answer = await self._transport.post(self._endpoint, body, headers)
-            self._record.succeeded(answer.status)
+            self._record.succeeded(answer.status, self._record.circuit)
         except CallFailed as exc:
-            self._record.failed(self._loop.time(), str(exc))
+            self._record.failed(self._loop.time(), str(exc), None, self._record.circuit)
         finally:
             self._record.under_way = 0
             self._slots.give(self)

@@ -40,21 +40,24 @@ class Record:
         self._last_success_ns: int | None = None
 
     def begin_anew(self) -> None:
-        """Forget the failures of a former endpoint, but not that there were calls."""
+        """Forget the failures of a former endpoint, but not that there were calls.
+
+        Calls to it that are still under way count for the circuit that they began with.
+        """
         self.circuit = Circuit()
 
-    def succeeded(self, status: int) -> None:
+    def succeeded(self, status: int, circuit: Circuit) -> None:
         self._calls += 1
         self._last_status = status
         self._last_success_ns = self._clock.now_ns()
-        self.circuit.succeeded()
+        circuit.succeeded()
 
-    def failed(self, now: float, reason: str, status: int | None = None) -> None:
+    def failed(self, now: float, reason: str, status: int | None, circuit: Circuit) -> None:
         self._calls += 1
         self._failures += 1
         self._last_status = status
         self._last_error = reason
-        self.circuit.failed(now)
+        circuit.failed(now)
 
     def put_off(self, reason: str, status: int | None) -> None:
         """The endpoint is alive, and has said when to call again."""

@@ -28,6 +28,7 @@ from penstock.core.stats import KnownStats, QueueStats, queue_stats
 from penstock.core.subscription import Subscription
 from penstock.core.telling import tell
 from penstock.errors import (
+    Conflict,
     DiskFull,
     MessageNotFound,
     StorageClosed,
@@ -167,7 +168,12 @@ class EmbeddedStore:
 
     async def define(self, change: base.Change) -> None:
         self._admit()
-        await self._defining.define(change)
+        try:
+            await self._defining.define(change)
+        except Conflict:
+            # What it conflicts with is named in the answer, so that must be there to stay.
+            await self._commit()
+            raise
         await self._commit()
 
     # Messages.

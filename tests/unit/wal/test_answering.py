@@ -61,3 +61,22 @@ async def test_a_repeated_publish_is_answered_no_earlier_than_the_first_one(
         # Then that one waits for the sync, too
         assert not is_early
         assert list((await again).indexes) == list((await first).indexes)
+
+
+async def test_what_is_ensured_is_answered_no_earlier_than_who_made_it(tmp_path: Path) -> None:
+    files = SlowSyncs(tmp_path)
+    in_thread = partial(GroupCommitter, inline_bytes=0)
+    async with Broker(await WalStore.open(files, committer=in_thread)) as broker:
+        # Given a queue that is written, and being synced
+        files.is_slow = True
+        first = asyncio.create_task(broker.ensure_queue("q"))
+        assert await asyncio.to_thread(files.is_syncing.wait, PATIENCE_SECONDS)
+        # When another one wants it, too
+        again = asyncio.create_task(broker.ensure_queue("q"))
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+        is_early = again.done()
+        files.may_sync.set()
+        # Then it is not told of a queue that a power loss could still take
+        assert not is_early
+        assert ((await first).is_new, (await again).is_new) == (True, False)

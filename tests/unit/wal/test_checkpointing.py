@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import msgspec
+import pytest
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
 from penstock.core.snapshot import take_snapshot
+from penstock.errors import DiskFull
 from penstock.storage.wal.files import DiskFiles
+from penstock.storage.wal.store import WalStore
 from tests.faults.store import open_store
+from tests.simulation.files import Operation, SimulatedFiles
 
 PATIENCE_SECONDS = 10
 
@@ -55,6 +61,25 @@ async def test_publishes_and_acks_are_answered_while_a_checkpoint_is_written(
     # And is there after the next start
     async with Broker(await open_store(tmp_path / "data")) as broker:
         assert [d.body for d in await broker.receive("q", limit=10)] == [b"meanwhile"]
+
+
+async def test_checkpoints_that_find_no_space_leave_nothing_behind() -> None:
+    # Given a disk with space for some of a checkpoint only
+    def fault(operation: Operation) -> None:
+        if operation.kind == "write" and operation.name.endswith(".ckpt.tmp"):
+            raise OSError(errno.ENOSPC, "full")
+
+    files = SimulatedFiles(Random(1))
+    async with Broker(store := await WalStore.open(files, segment_bytes=4096)) as broker:
+        await broker.create_queue("q")
+        files.fault = fault
+        # When one is tried for again and again
+        for _ in range(3):
+            await broker.publish("q", [b"x"])
+            with pytest.raises(DiskFull):
+                await store.checkpoint()
+        # Then what space there is stays free
+        assert [name for name in files.names() if name.endswith(".tmp")] == []
 
 
 async def test_a_snapshot_stays_as_it_is_whatever_happens_to_the_machine(tmp_path: Path) -> None:

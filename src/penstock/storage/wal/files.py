@@ -124,7 +124,8 @@ class Files(Protocol):
     def replace(self, name: str, data: bytes) -> None:
         """Replace the content of ``name`` with ``data``, durably.
 
-        After a crash at any point, the file is either as it was before or has all of ``data``.
+        After a crash at any point, the file is either as it was before or has all of ``data``. If
+        it cannot be written, no space is left occupied.
         """
         temporary = name + TEMPORARY_SUFFIX
         with suppress(FileNotFoundError):  # left by a crash in an earlier attempt
@@ -132,6 +133,11 @@ class Files(Protocol):
         file = self.create(temporary)
         try:
             file.write_at(0, [data], sync=True)
+        except OSError:
+            # On a full disk, the parts of many attempts would take what an attempt needs.
+            with suppress(OSError):
+                self.remove(temporary)
+            raise
         finally:
             file.close()
         self.rename(temporary, name)
