@@ -57,6 +57,25 @@ async def test_calls_during_a_request_wait_for_it_and_go_together_in_their_order
     assert sender.batches == [[1], [2, 3, 4]]
 
 
+async def test_a_call_in_another_loop_is_refused_and_not_sent_even_while_others_wait() -> None:
+    sender = Sender()
+    sender.gate = asyncio.Event()
+    coalescer = Coalescer(sender, WIDE)
+    first = coalescer.submit([1], 1)
+    await sender.started.wait()
+    second = coalescer.submit([2], 1)
+
+    async def elsewhere() -> None:
+        coalescer.submit([3], 1)
+
+    with pytest.raises(ClientClosed, match="another event loop"):
+        await asyncio.to_thread(asyncio.run, elsewhere())
+    sender.gate.set()
+    await asyncio.gather(first, second)
+
+    assert sender.batches == [[1], [2]]
+
+
 async def test_callers_that_were_just_answered_belong_to_the_next_request() -> None:
     sender = Sender()
     coalescer = Coalescer(sender, WIDE)

@@ -60,14 +60,12 @@ class Coalescer(Generic[Item, Answer]):
         """A future of the answers. Raises `ClientClosed`."""
         if self._is_closed:
             raise ClientClosed("the client was closed: make a new one")
+        loop = asyncio.get_running_loop()
         if self._loop is None:
-            # To ask costs a system call, so it is done once, and then for the first that waits.
-            self._loop = asyncio.get_running_loop()
-        elif self._loop.is_closed() or (
-            not self._waiting and self._loop is not asyncio.get_running_loop()
-        ):
+            self._loop = loop
+        elif loop is not self._loop:
             raise belongs_elsewhere(self._loop)
-        future: asyncio.Future[Sequence[Answer]] = self._loop.create_future()
+        future: asyncio.Future[Sequence[Answer]] = loop.create_future()
         self._waiting.append((items, size, future))
         if self._start_handle is None:
             self._schedule(self._limits.linger_seconds)
