@@ -99,6 +99,9 @@ def publish(
         exits.usage("use either --lines or --ndjson")
     if text and files:
         exits.usage("use either -m or files")
+    if idempotency_key == "":
+        # As from a variable that is not set: what others publish so would be taken for the same.
+        exits.usage("--idempotency-key is empty: give each publish a key of its own")
     attributes = _attributes(attribute or [])
 
     def template() -> NewMessage:
