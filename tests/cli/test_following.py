@@ -216,6 +216,31 @@ def test_a_large_file_is_published_with_a_bar_that_is_no_part_of_the_output(
     assert said == f"published 4000 messages to {queue}, index 0 to 3999 (memory)\n"
 
 
+def test_an_interrupted_question_exits_like_any_other_command(penstock: Shell, queue: str) -> None:
+    question = ["queue", "delete", queue]
+    with (
+        terminal() as (ours, theirs),
+        running(penstock, *question, stdin=theirs, stderr=theirs) as process,
+    ):
+        read_until(ours, b"[y/N]:")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(_PATIENCE_SECONDS) == 130
+    assert penstock.json("queue", "show", queue)["name"] == queue
+
+
+def test_what_is_typed_is_not_drawn_over(penstock: Shell, queue: str) -> None:
+    with terminal() as (ours, theirs):
+        arguments = ["publish", queue, "--lines"]
+        with running(penstock, *arguments, stdin=theirs, stderr=theirs) as process:
+            read_until(ours, b"ends it")
+            os.write(ours, b"one\ntwo\n\x04")
+            said = line_of(process).decode()
+            assert process.wait(_PATIENCE_SECONDS) == 0
+        shown = read_until(ours, b"two\r\n").decode()
+    assert said == f"published 2 messages to {queue}, index 0 to 1 (memory)\n"
+    assert "\x1b" not in shown
+
+
 def test_in_a_narrow_terminal_receipts_are_whole_and_bodies_are_cut(
     penstock: Shell, queue: str
 ) -> None:

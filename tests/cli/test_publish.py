@@ -225,6 +225,7 @@ def test_how_many_went_through_before_a_refusal_is_said(penstock: Shell, queue: 
         ["-m", "a", "--not-before", "2031-01-01T00:00:00"],
         ["-m", "a", "--not-before", "2031-01-01T00:00:00Z", "--delay", "1"],
         ["-m", "a", "--priority", "11"],
+        ["-m", "a", "--idempotency-key", ""],
         ["no-such-file"],
     ],
 )

@@ -48,3 +48,13 @@ async def test_a_handler_that_does_not_exist_is_wrong_usage(store_url: str) -> N
     code, errors = await run(store_url, "tests.ingest.handlers:nothing")
     assert code == 2
     assert "tests.ingest.handlers:nothing" in errors
+
+
+async def test_what_is_no_function_or_no_type_is_wrong_usage(store_url: str) -> None:
+    """And nothing is handled: a batch that failed so often would be dead letters."""
+    when = "tests.ingest.test_command:WHEN"
+    for options in ([when], ["tests.ingest.handlers:note", "--type", when]):
+        code, errors = await run(store_url, *options)
+        assert code == 2
+        assert errors.startswith("invalid_argument: ")
+        assert errors.count("\n") == 1

@@ -59,6 +59,9 @@ def run(
         settings = IngestSettings(prefix=prefix, lease_seconds=lease_seconds)
         wanted = _load(kind) if kind else IngestMessage
         call = _load(handler)
+        if not callable(call):
+            # Each batch would fail, until all of its messages are dead letters.
+            raise InvalidArgument(f"the handler {handler!r} is no function: name one")
         work = _Work(call, tenant or [], batch_size, concurrency, once)
         asyncio.run(_run(store, wanted, settings, work))
     except (PenstockError, OSError) as exc:

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 __all__ = ["COMPLETE", "Entry", "LazyGroup", "load"]
 
 COMPLETE = "_PENSTOCK_COMPLETE"
+_INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
@@ -48,6 +49,15 @@ class LazyGroup(TyperGroup):
 
             completion_init()
         return super().main(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.Abort as exc:
+            # At a question, typer makes one of a Ctrl-C as well, and would exit with 1.
+            if isinstance(exc.__context__, KeyboardInterrupt):
+                raise typer.Exit(_INTERRUPTED) from None
+            raise
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command itself, to be run or completed."""

@@ -20,9 +20,11 @@ __all__ = ["counting", "reading"]
 
 
 @contextmanager
-def reading(total_bytes: int | None) -> Iterator[Callable[[str, int], None]]:
+def reading(
+    total_bytes: int | None, *, is_shown: bool = True
+) -> Iterator[Callable[[str, int], None]]:
     """Yields a function to call with a file's name and how many more of its bytes were read."""
-    with _bar(DownloadColumn(binary_units=True)) as progress:
+    with _bar(DownloadColumn(binary_units=True), is_shown=is_shown) as progress:
         task = progress.add_task("reading", total=total_bytes)
 
         def advance(name: str, count: int) -> None:
@@ -43,7 +45,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def _bar(so_far: ProgressColumn) -> Progress:
+def _bar(so_far: ProgressColumn, *, is_shown: bool = True) -> Progress:
     """A bar that is shown while its block runs, and not at all without a terminal.
 
     Without a total it only shows that something is going on.
@@ -56,6 +58,6 @@ def _bar(so_far: ProgressColumn) -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not (is_shown and console.is_terminal),
         redirect_stdout=False,
     )

@@ -99,6 +99,9 @@ def publish(
         exits.usage("use either --lines or --ndjson")
     if text and files:
         exits.usage("use either -m or files")
+    if idempotency_key == "":
+        # As from a variable that is not set: what others publish so would be taken for the same.
+        exits.usage("--idempotency-key is empty: give each publish a key of its own")
     attributes = _attributes(attribute or [])
 
     def template() -> NewMessage:
@@ -118,7 +121,8 @@ def publish(
 
     template()  # wrong usage is said before anything is read
     paths = files or ["-"]
-    if not text and "-" in paths and sys.stdin.isatty():
+    is_typed = not text and "-" in paths and sys.stdin.isatty()
+    if is_typed:
         typer.echo("reading what you type; Ctrl-D ends it", err=True)
     total = total_bytes(paths) if lines or ndjson else None
     report = None if quiet else _report(as_json)
@@ -128,7 +132,7 @@ def publish(
             bodies = [one.encode(errors="surrogateescape") for one in text]
             publisher.send_all([_with_bodies(template(), bodies)], batch)
         elif lines or ndjson:
-            with reading(total) as advance:
+            with reading(total, is_shown=not is_typed) as advance:
                 blocks = _read(paths, template, advance, is_ndjson=ndjson)
                 publisher.send_all(blocks, batch)
         else:

@@ -55,6 +55,8 @@ class Codec(Generic[M]):
     """Encodes messages of one type as bodies, in JSON."""
 
     def __init__(self, kind: type[M]) -> None:
+        if not isinstance(kind, type):
+            raise InvalidArgument(f"the type of the messages is {kind!r}: pass a class")
         self.kind = kind
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
 

@@ -137,6 +137,15 @@ def test_the_page_needs_nothing_from_elsewhere(api: Api, path: str) -> None:
     assert not re.search(r"(src|href)=\"(https?:)?//|@import|<script|url\(", page)
 
 
+def test_the_page_says_values_as_json(api: Api) -> None:
+    page = api.anew(None).get("/docs").body.decode()
+
+    assert "default <code>null</code>" in page
+    assert "default <code>&quot;hold&quot;</code>" in page
+    assert not re.search(r"<code>(None|True|False|\(\)|)</code>", page)
+    assert "<li><code>paused</code>: nothing is delivered.</li>" in page
+
+
 def test_what_can_be_altered_is_what_can_be_set() -> None:
     assert QueueChangesJson.__struct_fields__ == QueueConfig.__struct_fields__
     assert SubscriptionChangesJson.__struct_fields__ == SubscriptionConfig.__struct_fields__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from html import escape
 from typing import Any
@@ -54,15 +55,20 @@ def _anchor(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Paragraphs, with `code` marked."""
+    """Paragraphs and lists, with `code` marked."""
     paragraphs = []
     for paragraph in text.split("\n\n"):
-        parts = escape(paragraph).split("`")
-        marked = "".join(
-            f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts)
-        )
-        paragraphs.append(f"<p>{marked}</p>")
+        if paragraph.startswith("- "):
+            items = paragraph.removeprefix("- ").split("\n- ")
+            paragraphs.append(f"<ul>{''.join(f'<li>{_marked(item)}</li>' for item in items)}</ul>")
+        else:
+            paragraphs.append(f"<p>{_marked(paragraph)}</p>")
     return "".join(paragraphs)
+
+
+def _marked(text: str) -> str:
+    parts = escape(text).replace("``", "`").split("`")
+    return "".join(f"<code>{part}</code>" if at % 2 else part for at, part in enumerate(parts))
 
 
 def _inline(text: str) -> str:
@@ -119,7 +125,11 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
 def _default(schema: Any) -> str:
     if "default" not in schema:
         return ""
-    return f"default <code>{escape(repr(schema['default']))}</code>"
+    return f"default <code>{escape(json.dumps(schema['default']))}</code>"
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _type(schema: Any) -> str:
@@ -130,7 +140,7 @@ def _type(schema: Any) -> str:
     if "anyOf" in schema:
         return " or ".join(_type(one) for one in schema["anyOf"])
     if "enum" in schema:
-        return " | ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
+        return " | ".join(f"<code>{escape(_value(value))}</code>" for value in schema["enum"])
     kind = schema.get("type", "anything")
     if kind == "array":
         return f"list of {_type(schema.get('items', {}))}"
