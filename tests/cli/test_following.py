@@ -94,6 +94,19 @@ def test_publish_does_not_wait_for_the_end_of_a_pipe(penstock: Shell, queue: str
     assert penstock.ok("view", queue, "--body") == "first\nsecond, not yet complete\n"
 
 
+def test_a_publish_that_is_interrupted_tells_what_is_stored_for_certain(
+    penstock: Shell, queue: str
+) -> None:
+    with running(penstock, "publish", queue, "--lines", "--json", stdin=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"first\n")
+        process.stdin.flush()
+        assert json.loads(line_of(process))["index"] == 0
+
+        told = b"published before that: at least 1 message\n"
+        assert interrupt(process) == (130, told)
+
+
 @pytest.mark.parametrize("option", ["--delay", "--ttl"])
 def test_a_delay_and_a_ttl_count_from_when_a_message_comes_out_of_the_pipe(
     penstock: Shell, queue: str, option: str

@@ -133,8 +133,16 @@ def test_a_queue_that_is_there_is_not_made_again(penstock: Shell, queue: str) ->
 
 
 def test_with_if_absent_it_may_be_there(penstock: Shell, queue: str) -> None:
-    found = penstock.json("queue", "create", queue, "--if-absent", "--fifo")
     made = penstock.json("queue", "create", f"{queue}-new", "--if-absent", "--fifo")
+    found = penstock.json("queue", "create", f"{queue}-new", "--if-absent")
 
-    assert found["config"]["fifo"] is False
     assert made["config"]["fifo"] is True
+    assert found["config"] == made["config"]
+
+
+def test_with_if_absent_one_with_other_settings_is_an_error(penstock: Shell, queue: str) -> None:
+    refused = penstock("queue", "create", queue, "--if-absent", "--fifo")
+
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("queue_exists: ")
+    assert "fifo" in refused.stderr

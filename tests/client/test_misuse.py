@@ -37,8 +37,10 @@ def client(server: Server) -> Iterator[Client]:
         {"timeout_seconds": None},
         {"linger_seconds": -1},
         {"linger_seconds": math.inf},
-        {"username": "a:b"},
-        {"username": "\udcff"},
+        {"username": "a:b", "password": "b"},
+        {"username": "\udcff", "password": "b"},
+        {"username": "a"},
+        {"password": "b"},
     ],
 )
 def test_an_option_with_which_every_call_would_hang_or_fail_is_refused(option: Any) -> None:

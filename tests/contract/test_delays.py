@@ -28,6 +28,18 @@ async def test_a_message_is_not_delivered_before_its_time(
     assert bodies(await broker.receive(queue)) == [b"later"]
 
 
+@pytest.mark.parametrize("seconds", [5, 10])
+async def test_a_message_has_to_expire_after_it_is_due(
+    world: World, broker: Broker, queue: str, seconds: float
+) -> None:
+    due, ends = world.clock.later(10), world.clock.later(seconds)
+    with pytest.raises(InvalidArgument, match="later expires_at"):
+        await broker.publish(
+            queue, [b"with it", NewMessage(body=b"never", not_before=due, expires_at=ends)]
+        )
+    assert await broker.read(queue) == []
+
+
 async def test_a_time_that_has_passed_is_no_delay(world: World, broker: Broker, queue: str) -> None:
     await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.now)])
     assert bodies(await broker.receive(queue)) == [b"a"]
@@ -170,14 +182,15 @@ async def test_a_message_expires_while_it_is_delayed_parked_or_held(
     await broker.publish(
         "jobs",
         [
-            NewMessage(body=b"delayed", not_before=clock.later(50), expires_at=clock.later(5)),
+            NewMessage(body=b"delayed", expires_at=clock.later(5)),
             NewMessage(body=b"head", group_key="g"),
             NewMessage(body=b"parked", group_key="g", expires_at=clock.later(5)),
             NewMessage(body=b"next", group_key="g"),
         ],
     )
-    given = await broker.receive("jobs", limit=5)
+    delayed, *given = await broker.receive("jobs", limit=5)
     assert bodies(given) == [b"head"]
+    await broker.nack("jobs", receipts([delayed]), delay_seconds=50)
     await world.pass_time(5)
     stats, held = await world.stats(), await world.stats("after")
     assert (stats.expired, stats.delayed, stats.parked) == (2, 0, 1)

@@ -135,13 +135,14 @@ def _differences(one: list[QueueStats], other: list[QueueStats]) -> list[str]:
 
 async def _publish(pair: Pair) -> None:
     rng = pair.rng
+    delay, ttl = rng.randrange(20), rng.randrange(1, 40)
     batch = [
         NewMessage(
             body=b"%d" % rng.randrange(1000),
             topic=rng.choice((None, "red", "blue")),
             priority=rng.choice((0, 0, 0, 0, 3, 9)),
-            not_before=pair.clock.later(rng.randrange(20)) if rng.random() < 0.15 else None,
-            expires_at=pair.clock.later(rng.randrange(40)) if rng.random() < 0.1 else None,
+            not_before=pair.clock.later(delay) if rng.random() < 0.15 else None,
+            expires_at=pair.clock.later(delay + ttl) if rng.random() < 0.1 else None,
             group_key=rng.choice((None, None, "a", "b")),
             dedup_key=rng.choice((None, None, None, "x", "y")),
         )

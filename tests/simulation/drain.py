@@ -11,7 +11,9 @@ from tests.simulation.history import Violation
 
 # Longer than any lease, delay or backoff of the workload, even if the clock was set back.
 _LONG_SECONDS = 3600
-_MAX_ROUNDS = 200
+_BATCH = 100
+# Rounds on top of those that a plain backlog takes: for what comes one after the other.
+_FURTHER_ROUNDS = 200
 
 
 async def drain(clients: Clients, clock: VirtualClock) -> None:
@@ -44,10 +46,11 @@ async def drain(clients: Clients, clock: VirtualClock) -> None:
 
 async def _consume(clients: Clients, readers: list[Subscription]) -> None:
     """Until nobody gets anything any more."""
-    for _ in range(_MAX_ROUNDS):
+    backlog = max((reader.queue.next - reader.queue.first for reader in readers), default=0)
+    for _ in range(backlog // _BATCH + _FURTHER_ROUNDS):
         is_empty = True
         for reader in readers:
-            count = len(await clients.receive(reader, 100, None))
+            count = len(await clients.receive(reader, _BATCH, None))
             if count:
                 is_empty = False
                 holdings: list[Holding] = clients.holdings[-count:]

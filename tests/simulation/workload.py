@@ -153,7 +153,7 @@ class Workload:
         rng = self.rng
         self._last_number += 1
         is_plain = rng.random() < 0.4
-        delay = rng.choice([0.5, 5, 60]) if not is_plain and rng.random() < 0.15 else None
+        delay = rng.choice([0.5, 5, 60]) if not is_plain and rng.random() < 0.15 else 0
         ttl = rng.choice([1, 20, 200]) if not is_plain and rng.random() < 0.06 else None
         dedup_key = None if is_plain or rng.random() < 0.8 else f"k{rng.randint(0, 20)}"
         return Sent(
@@ -167,7 +167,7 @@ class Workload:
             group=None if is_plain or rng.random() < 0.4 else rng.choice("xyz"),
             dedup_key=dedup_key if has_key else None,
             not_before_ns=call.asked_ns + round(delay * NANOSECONDS) if delay else None,
-            expires_at_ns=call.asked_ns + round(ttl * NANOSECONDS) if ttl else None,
+            expires_at_ns=call.asked_ns + round((delay + ttl) * NANOSECONDS) if ttl else None,
             padding=rng.choice([0, 10, 100, 400, 2500]),
         )
 

@@ -138,9 +138,11 @@ def publish(
         else:
             bodies = [whole_file(path) for path in paths]
             publisher.send_all([_with_bodies(template(), bodies)], batch)
-    except (PenstockError, typer.Exit, KeyboardInterrupt):
+    except (PenstockError, typer.Exit, KeyboardInterrupt) as exc:
         if publisher.count:
-            typer.echo(f"{publisher.count} messages were published before that", err=True)
+            # Of the request that Ctrl-C cut off, nobody knows.
+            least = "at least " if isinstance(exc, KeyboardInterrupt) else ""
+            typer.echo(f"published before that: {least}{_messages(publisher.count)}", err=True)
         raise
     if not quiet and not as_json:
         show(publisher.summary())
@@ -211,13 +213,16 @@ class _Publisher:
         if not self.count:
             return "there was nothing to publish"
         new = self.count - self._duplicates
-        messages = "1 message" if new == 1 else f"{new} messages"
         where = ""
         if self._first is not None:
             span = f"{self._first} to {self._last}" if self._last > self._first else self._first
             where = f", index {span}"
         more = f"; {self._duplicates} were there already" if self._duplicates else ""
-        return f"published {messages} to {self._queue}{where} ({self._durability}){more}"
+        return f"published {_messages(new)} to {self._queue}{where} ({self._durability}){more}"
+
+
+def _messages(count: int) -> str:
+    return "1 message" if count == 1 else f"{count} messages"
 
 
 def _report(as_json: bool) -> Callable[[Published], None] | None:

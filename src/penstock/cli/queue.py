@@ -25,7 +25,6 @@ from penstock.cli.output import (
     terminal_width,
 )
 from penstock.core.config import QueueConfig
-from penstock.errors import QueueExists
 
 if TYPE_CHECKING:
     from penstock.client import Client
@@ -51,18 +50,13 @@ def create(
     queue: Queue,
     settings: dict[str, Any],
     if_absent: Annotated[
-        bool, typer.Option("--if-absent", help="It may be there, and stays as it is.")
+        bool, typer.Option("--if-absent", help="One with the settings given here may be there.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create a queue, with its subscription `default`."""
-    try:
-        stats = client.create_queue(queue, **settings)
-    except QueueExists:
-        if not if_absent:
-            raise
-        stats = client.queue_stats(queue)
-    _show(stats, as_json=as_json)
+    create = client.ensure_queue if if_absent else client.create_queue
+    _show(create(queue, **settings), as_json=as_json)
 
 
 @app.command("list")

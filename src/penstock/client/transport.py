@@ -215,11 +215,15 @@ def _credentials(username: str | None, password: str | None, token: str | None) 
         if not (token.isascii() and token.isprintable()):
             raise InvalidArgument("the token holds characters that no token has")
         return [f"Authorization: Bearer {token}"]
+    if not username and password:
+        raise InvalidArgument("there is a password without a username")
     if username:
+        if password is None:
+            raise InvalidArgument("there is a username without a password")
         if ":" in username:
             raise InvalidArgument("the username holds a colon, which HTTP Basic cannot send")
         try:
-            pair = f"{username}:{password or ''}".encode()
+            pair = f"{username}:{password}".encode()
         except UnicodeEncodeError as exc:
             raise InvalidArgument(f"the username or the password is not text: {exc}") from None
         return [f"Authorization: Basic {base64.b64encode(pair).decode()}"]

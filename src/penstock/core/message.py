@@ -131,10 +131,11 @@ PLAIN = Envelope()
 class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message to publish.
 
-    `priority` is 0 to 10, higher first. `not_before` delays the first delivery; at `expires_at`
-    the message expires if it is not settled by then. On a FIFO queue, messages with the same
-    `group_key` are delivered one after the other. A second message with the same `dedup_key` within
-    the queue's window is not stored; its publish is answered with the first one's index and id.
+    `priority` is 0 to 10, higher first. `not_before` delays the first delivery; at `expires_at`,
+    a later time, the message expires if it is not settled by then. On a FIFO queue, messages with
+    the same `group_key` are delivered one after the other. A second message with the same
+    `dedup_key` within the queue's window is not stored; its publish is answered with the first
+    one's index and id.
     """
 
     body: bytes
@@ -169,13 +170,20 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
         priority = self.priority
         if type(priority) is not int or not 0 <= priority <= MAX_PRIORITY:
             raise InvalidArgument(f"priority is {priority!r}: use 0 to {MAX_PRIORITY}")
+        due_ns = None if self.not_before is None else to_nanoseconds(self.not_before)
+        expires_ns = None if self.expires_at is None else to_nanoseconds(self.expires_at)
+        if due_ns is not None and expires_ns is not None and expires_ns <= due_ns:
+            raise InvalidArgument(
+                "a message would expire before it is due, and never be delivered: "
+                "choose an earlier not_before or a later expires_at"
+            )
         return Envelope(
             content_type=_plain_text("content_type", self.content_type),
             attributes=_plain_texts(self.attributes),
             topic=_optional_text("topic", self.topic),
             priority=priority,
-            not_before_ns=None if self.not_before is None else to_nanoseconds(self.not_before),
-            expires_at_ns=None if self.expires_at is None else to_nanoseconds(self.expires_at),
+            not_before_ns=due_ns,
+            expires_at_ns=expires_ns,
             group_key=_optional_text("group_key", self.group_key),
             dedup_key=_optional_text("dedup_key", self.dedup_key),
         )

@@ -135,7 +135,7 @@ class Gate:
             if user is None and header:
                 user = await self._authenticator.identify(header)
             if user is None:
-                raise unauthorized("name and password by HTTP Basic, or a valid token, are needed")
+                raise unauthorized("name and password, or the token, are missing or wrong")
             if user.role < route.role:
                 raise Refused(
                     HTTPStatus.FORBIDDEN,

@@ -182,14 +182,15 @@ class History:
         return max((len(s.unsettled) for s in self.naive.subscriptions.values()), default=0)
 
     def _message(self, rng: Random) -> NewMessage | Any:
-        now = _START + timedelta(seconds=(self.now_ns - _START_NS) / NANOSECONDS)
+        due = now = _START + timedelta(seconds=(self.now_ns - _START_NS) / NANOSECONDS)
         options: dict[str, Any] = {}
         if rng.random() < 0.3:
             options["priority"] = rng.choice([0, 3, 9])
         if rng.random() < 0.2:
             options["not_before"] = now + timedelta(seconds=rng.choice([-5, 5, 15]))
+            due = max(due, options["not_before"])
         if rng.random() < 0.1:
-            options["expires_at"] = now + timedelta(seconds=rng.choice([3, 10, 30]))
+            options["expires_at"] = due + timedelta(seconds=rng.choice([3, 10, 30]))
         if rng.random() < 0.5:
             options["group_key"] = rng.choice(["g", "h"])
         if rng.random() < 0.5:
