@@ -86,3 +86,22 @@ async def test_a_checkpoint_that_fails_fails_for_everybody_who_asked_for_one(
     # Then neither takes it for done
     assert [type(answer) for answer in answers] == [StorageFailed, StorageFailed]
     await store.close()
+
+
+async def test_a_close_whose_checkpoint_breaks_lets_go_of_the_directory(tmp_path: Path) -> None:
+    # Given a store whose checkpoint meets something that is not the disk's failure
+    class NoMemory(FaultyFiles):
+        def replace(self, name: str, data: bytes) -> None:
+            if name.endswith(".ckpt"):
+                raise MemoryError
+            super().replace(name, data)
+
+    broker = Broker(await open_store(NoMemory(tmp_path / "data")))
+    await broker.create_queue("orders")
+    await broker.publish("orders", [b"a"])
+    # When it is closed, then that is told
+    with pytest.raises(MemoryError):
+        await broker.close()
+    # And another can open it, with all that was accepted
+    async with broker_on(FaultyFiles(tmp_path / "data")) as broker:
+        assert [d.body for d in await broker.receive("orders")] == [b"a"]

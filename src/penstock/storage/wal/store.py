@@ -303,6 +303,16 @@ class WalStore(EmbeddedStore):
         await self._beside(lambda: self._save_index(number, name, index))
 
     async def _finish(self) -> None:
+        # However the checkpoint goes, the log is closed and the directory is let go.
+        try:
+            await self._last_checkpoint()
+        finally:
+            try:
+                await super()._finish()
+            finally:
+                self._files.unlock()
+
+    async def _last_checkpoint(self) -> None:
         try:
             if self._log.failure is None:
                 async with self._checkpointing:  # wait for one that is under way
@@ -310,7 +320,3 @@ class WalStore(EmbeddedStore):
         except PenstockError as exc:
             # The log has everything; a checkpoint would only have made the next start shorter.
             logger.warning("no checkpoint at close: %s", exc)
-        try:
-            await super()._finish()
-        finally:
-            self._files.unlock()
