@@ -8,7 +8,7 @@ import pytest
 from redis.asyncio import Redis
 
 from penstock.broker import Broker
-from penstock.errors import StoreUnavailable
+from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
@@ -97,6 +97,30 @@ async def test_one_that_redis_lost_before_it_was_recorded_is_not_answered(
         await change(broker)
     # And can be repeated
     await change(broker)
+
+
+@pytest.mark.parametrize("name", [name for name in CHANGES if name != "create a queue"])
+async def test_one_whose_queue_is_deleted_before_it_was_recorded_does_not_find_it(
+    name: str, broker: Broker, open_server: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.publish("jobs", [b"a"])
+    other = await open_server()
+    rebuilt, asked = RedisStore.rebuilt, 0
+
+    async def delete_and_look(self: RedisStore, queue: str) -> str | None:
+        nonlocal asked
+        asked += 1
+        if asked == 2:  # the first time is before the change
+            monkeypatch.undo()
+            await Broker(other).delete_queue("jobs")
+        return await rebuilt(self, queue)
+
+    # Given another server that deletes the queue once the change is made
+    monkeypatch.setattr(RedisStore, "rebuilt", delete_and_look)
+    # Then there is nothing to try again
+    with pytest.raises(QueueNotFound, match="deleted in the meantime"):
+        await CHANGES[name](broker)
+    assert await broker.stats() == []
 
 
 async def test_one_is_not_undone_in_the_record_by_a_copy_that_began_before_it(

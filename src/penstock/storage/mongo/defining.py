@@ -120,15 +120,21 @@ class Defining:
     async def _record(self, queue: str, before: str | None) -> None:
         """Copy a queue that was changed. ``before`` is its `rebuilt` from before the change.
 
-        If that is the same when the copy is in the record, the change is in the copy.
+        If that is the same when the copy is in the record, the change is in the copy. Raises
+        `QueueNotFound` if the queue was deleted before that.
         """
+        source = source_of(queue)
         self._mirror.mark_changed(queue)
         try:
-            await self._mirror.copy(source_of(queue))
+            await self._mirror.copy(source)
         except IndexTaken as exc:
             await self._completeness.recover()
             raise StoreUnavailable("Redis had old data, and was rebuilt: try again") from exc
-        if await self._hot.rebuilt(source_of(queue)) != (before or ""):
+        now = await self._hot.rebuilt(source)
+        is_gone = before is not None and now is None
+        if is_gone and not await self._completeness.is_in_record(source):
+            raise QueueNotFound(f"there is no queue {queue!r}: it was deleted in the meantime")
+        if now != (before or ""):
             raise StoreUnavailable(
                 f"queue {queue!r} was rebuilt, or deleted, before this change was recorded: look "
                 "whether it was made, or try again"

@@ -298,7 +298,8 @@ def _reader_state(answer: list[Any]) -> ReaderState:
         settled=_bounds(settled),
         dead=_bounds(dead),
         opened=_bounds(opened),
-        tries=tries,
+        # Redis may return a hash in another order each time.
+        tries=sorted(tries, key=lambda one: one.index),
         waiting=[(int(index), int(float(due))) for index, due in _pairs(waiting)],
     )
 
