@@ -303,20 +303,16 @@ class WalStore(EmbeddedStore):
         await self._beside(lambda: self._save_index(number, name, index))
 
     async def _finish(self) -> None:
-        # However the checkpoint goes, the log is closed and the directory is let go.
-        try:
-            await self._last_checkpoint()
-        finally:
-            try:
-                await super()._finish()
-            finally:
-                self._files.unlock()
-
-    async def _last_checkpoint(self) -> None:
+        # The log has everything; a checkpoint only makes the next start shorter.
         try:
             if self._log.failure is None:
                 async with self._checkpointing:  # wait for one that is under way
                     await self._checkpoint()  # no packing: it would need another checkpoint
         except PenstockError as exc:
-            # The log has everything; a checkpoint would only have made the next start shorter.
             logger.warning("no checkpoint at close: %s", exc)
+        except Exception:  # whatever it is, the directory must be let go
+            logger.exception("no checkpoint at close")
+        try:
+            await super()._finish()
+        finally:
+            self._files.unlock()
