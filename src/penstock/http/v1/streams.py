@@ -28,10 +28,9 @@ __all__ = ["Range", "Streams"]
 # A part of a stream: at most a whole publish, so that its record is read once. Larger parts would
 # cost less per message, and hold up others for longer.
 _ROWS = MAX_BATCH_MESSAGES
-_BYTES = 1024 * 1024
+_BYTES = 512 * 1024
 # What is written at once.
 _WRITE_BYTES = 256 * 1024
-_THREADS = 2
 
 Made = TypeVar("Made")
 Taken = TypeVar("Taken")
@@ -82,16 +81,17 @@ class Range:
 
 
 class Streams:
-    """Runs what takes much processor time in a few threads of its own.
+    """Runs what takes much processor time in a thread of its own.
 
-    They take turns with the event loop, so every further thread would slow it down.
+    It takes turns with the event loop: a second one would read no faster, and keep the loop waiting
+    twice as long.
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="penstock-encoder")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-encoder")
 
     async def run(self, function: Callable[[Taken], Made], argument: Taken) -> Made:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, argument)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, argument)
 
     async def answer(
         self,
