@@ -83,8 +83,7 @@ class Range:
 class Streams:
     """Runs what takes much processor time in a thread of its own.
 
-    It takes turns with the event loop: a second one would read no faster, and keep the loop waiting
-    twice as long.
+    It takes turns with the event loop. A second one reads hardly faster, and the loop waits longer.
     """
 
     def __init__(self) -> None:
