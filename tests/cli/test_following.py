@@ -54,6 +54,13 @@ def interrupt(
     return process.wait(_PATIENCE_SECONDS), said
 
 
+def until_asleep(process: subprocess.Popen[bytes]) -> None:
+    patience = time.monotonic() + _PATIENCE_SECONDS
+    while Path(f"/proc/{process.pid}/stat").read_text().rpartition(") ")[2][0] != "S":
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
+
 def line_of(process: subprocess.Popen[bytes]) -> bytes:
     assert process.stdout is not None
     return process.stdout.readline()
@@ -236,6 +243,8 @@ def test_an_interrupted_question_exits_like_any_other_command(penstock: Shell, q
         running(penstock, *question, stdin=theirs, stderr=theirs) as process,
     ):
         read_until(ours, b"[y/N]:")
+        # The interpreter would notice a signal just before the read only after it.
+        until_asleep(process)
         process.send_signal(signal.SIGINT)
         assert process.wait(_PATIENCE_SECONDS) == 130
     assert penstock.json("queue", "show", queue)["name"] == queue
