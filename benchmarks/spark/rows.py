@@ -6,7 +6,7 @@ from benchmarks.spark.batch_latency import batch_latency
 from benchmarks.spark.idle import idle_stream
 from benchmarks.spark.outcome import Row
 from benchmarks.spark.parallelism import parallelism
-from benchmarks.spark.push_beside import push_beside_reads, push_scheduled_first
+from benchmarks.spark.push_beside import push_beside_reads
 from benchmarks.spark.sink import sink
 from benchmarks.spark.source_bronze import source_to_bronze
 from benchmarks.spark.source_noop import source_to_noop
@@ -19,7 +19,6 @@ ROWS = (
     Row("batch-latency", "micro-batch latency", batch_latency),
     Row("idle", "an idle stream", idle_stream),
     Row("push-beside", "pushes beside a large read", push_beside_reads),
-    Row("push-first", "pushes beside a large read", push_scheduled_first),
     Row("parallelism", "a queue in several tasks", parallelism),
     Row("ten-times", "ten times as many messages", ten_times_more),
 )
