@@ -35,6 +35,7 @@ class _Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._answer = b""
         self.due = 0.0
+        self.received = 0.0
 
     def fileno(self) -> int:
         return self._socket.fileno()
@@ -44,12 +45,16 @@ class _Connection:
         self._answer = b""
         self._socket.sendall(request)
 
-    def is_answered(self) -> bool:
-        """Read what has come; True when the answer is whole. Raises `BadAnswer`."""
+    def receive(self) -> None:
+        """Read what has come, and note the time. Raises `BadAnswer`."""
         data = self._socket.recv(_CHUNK)
+        self.received = perf_counter()
         if not data:
             raise BadAnswer("the server hung up")
         self._answer += data
+
+    def is_answered(self) -> bool:
+        """Whether the answer is whole. Raises `BadAnswer` if it is an error."""
         head, end, body = self._answer.partition(b"\r\n\r\n")
         if not end:
             return False
@@ -95,9 +100,13 @@ def _run(idle: deque[_Connection], request: bytes, rate: float, count: int) -> l
         readable, _, _ = select.select(busy, (), (), wait)
         if not readable and wait == _LIMIT_SECONDS:
             raise BadAnswer(f"nothing came within {_LIMIT_SECONDS} seconds")
+        # A server that stores requests together answers them together. So all answers are read, and
+        # timed, before the first of them is looked at.
+        for connection in readable:
+            connection.receive()
         for connection in readable:
             if connection.is_answered():
-                latencies.append(perf_counter() - connection.due)
+                latencies.append(connection.received - connection.due)
                 busy.discard(connection)
                 idle.append(connection)
     return latencies
