@@ -64,11 +64,11 @@ bench-fanout: $(BENCH) ## Measure callbacks beside a bare HTTP client (CHECK=1 a
 bench-scale: $(BENCH) ## Measure the Redis backend beside Redis itself (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.scale $(if $(CHECK),--check) $(ARGS)
 
-collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
-	@$(BIN)/python -m penstock.http.openapi.collection > docs/penstock.postman_collection.json
-
 bench-spark: $(BENCH) ## Measure the Spark source and sink beside Spark's own (CHECK=1 as above)
 	@$(BIN)/python -m benchmarks.spark $(if $(CHECK),--check) $(ARGS)
+
+collection: $(DEV) ## Make the request collection (Postman) anew from the OpenAPI document
+	@$(BIN)/python -m penstock.http.openapi.collection > docs/penstock.postman_collection.json
 
 docs: $(DEV) ## Build the documentation into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

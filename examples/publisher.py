@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-from contextlib import suppress
 
 from penstock.client import AsyncClient
-from penstock.errors import QueueExists
+from penstock.errors import PenstockError
 
 
 async def publish(options: argparse.Namespace) -> None:
@@ -17,8 +16,7 @@ async def publish(options: argparse.Namespace) -> None:
         username=os.environ.get("PENSTOCK_USER", "admin"),
         password=os.environ.get("PENSTOCK_PASSWORD", "adminpassword"),
     ) as client:
-        with suppress(QueueExists):
-            await client.create_queue(options.queue)
+        await client.ensure_queue(options.queue)
         # One request, stored as a whole. It may be sent again if the answer is lost: the client
         # gives it a key, so that nothing is stored twice.
         published = await client.publish(options.queue, [text.encode() for text in options.texts])
@@ -31,4 +29,7 @@ if __name__ == "__main__":
     parser.add_argument("--url", default="http://127.0.0.1:8080")
     parser.add_argument("--queue", default="news")
     parser.add_argument("texts", nargs="+", metavar="TEXT")
-    asyncio.run(publish(parser.parse_args()))
+    try:
+        asyncio.run(publish(parser.parse_args()))
+    except PenstockError as exc:
+        parser.exit(1, f"{exc.code}: {exc}\n")

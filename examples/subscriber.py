@@ -17,7 +17,7 @@ from contextlib import suppress
 from aiohttp import web
 
 from penstock.client import AsyncClient, Delivery, InvalidSignature, WebhookVerifier
-from penstock.errors import NotFound, NotLeased, QueueExists, SubscriptionExists
+from penstock.errors import NotFound, NotLeased, PenstockError, SubscriptionExists
 
 BATCH = 10
 MAX_UNACKED = 100
@@ -37,8 +37,7 @@ class Subscriber:
 
     async def register(self, callback_url: str) -> None:
         callback = {"url": callback_url, "mode": "notify"}
-        with suppress(QueueExists):
-            await self._client.create_queue(self._queue)
+        await self._client.ensure_queue(self._queue)
         try:
             made = await self._client.create_subscription(
                 self._queue,
@@ -148,5 +147,8 @@ if __name__ == "__main__":
     parser.add_argument("--name", default="reader", help="of the subscription")
     parser.add_argument("--port", type=int, default=0, help="for the callback; 0 is a free one")
     parser.add_argument("--ack-seconds", type=float, default=1.0, help="between acks")
-    with suppress(KeyboardInterrupt):
-        asyncio.run(main(parser.parse_args()))
+    try:
+        with suppress(KeyboardInterrupt):
+            asyncio.run(main(parser.parse_args()))
+    except PenstockError as exc:
+        parser.exit(1, f"{exc.code}: {exc}\n")

@@ -20,6 +20,7 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from penstock.broker import Broker
+from penstock.cannot_listen import cannot_listen
 from penstock.errors import InvalidArgument
 from penstock.http.app import create_app
 from penstock.http.connection import Connection
@@ -235,8 +236,7 @@ def _listen(settings: Settings) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_SECONDS * 1000)
         return listener
     except OSError as exc:
-        where = f"{settings.host}:{settings.port}"
-        raise InvalidArgument(f"cannot listen on {where}: {exc.strerror or exc}") from exc
+        raise cannot_listen(settings.host, settings.port, exc) from exc
 
 
 def _shown(store_url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 import penstock as package
 from penstock.cli import checks
 from penstock.cli.checks import Verdict
-from penstock.client import Component, Health
+from penstock.client import Client, Component, Health
+from penstock.errors import StoreUnavailable
 from tests.cli.shell import Shell
 
 NOW = datetime(2030, 1, 31, 12, tzinfo=UTC)
@@ -74,6 +76,25 @@ def test_a_wrong_password_is_bad_and_exits_with_1(penstock: Shell) -> None:
     assert "PENSTOCK_PASSWORD" in result.stdout
 
 
+def test_a_store_that_is_away_is_no_matter_of_the_password(
+    penstock: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stats(client: Client) -> None:
+        raise StoreUnavailable("Redis is away: try again shortly")
+
+    monkeypatch.setattr(Client, "stats", stats)
+
+    result = penstock("doctor", "--json")
+
+    assert result.exit_code == 1
+    found = {one["check"]: one for one in json.loads(result.stdout)}
+    assert found["credentials"] == {
+        "check": "credentials",
+        "verdict": "bad",
+        "text": "cannot be checked: Redis is away: try again shortly",
+    }
+
+
 def test_a_name_of_ones_own_is_good(penstock: Shell) -> None:
     result = penstock("doctor", PENSTOCK_USER="user", PENSTOCK_PASSWORD="password")
 
@@ -106,7 +127,21 @@ def test_a_component_that_is_down_is_bad_with_its_problem() -> None:
     (found,) = checks.check_health(health(status="DOWN", components={"store": part}))
 
     assert (found.check, found.verdict) == ("store", Verdict.BAD)
-    assert found.text.startswith("the disk failed. ")
+    assert found.text == "the disk failed. See the server's log, then start it again"
+
+
+def test_a_server_whose_redis_is_away_need_not_be_started_again() -> None:
+    part = Component(status="DOWN", problem="Redis is away")
+
+    found = checks.check_health(health(status="DOWN", components={"store": part, "redis": part}))
+
+    assert [(one.check, one.verdict) for one in found] == [
+        ("store", Verdict.BAD),
+        ("redis", Verdict.BAD),
+    ]
+    assert {one.text for one in found} == {
+        "Redis is away. The server goes on by itself once that is mended"
+    }
 
 
 @pytest.mark.parametrize("seconds", [-4, 0, 0.9, 5])

@@ -121,6 +121,10 @@ def test_wrong_usage_exits_with_2_and_a_refusal_with_1(penstock: Shell, queue: s
     ]:
         result = penstock("listen", *arguments)
         assert (result.exit_code, result.stderr.partition(":")[0]) == (1, code)
+    assert penstock("listen", "--port", taken).stderr == (
+        f"invalid_argument: cannot listen on 127.0.0.1:{taken}: Address already in use. "
+        "Choose another port or host\n"
+    )
 
 
 def test_a_secret_is_shown_once_and_rotated(penstock: Shell, queue: str) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import msgspec
 import pytest
+import typer
 
 from penstock import QueueConfig
+from penstock.cli.queue import app
 from tests.cli.shell import Shell
 
 
@@ -29,6 +33,18 @@ def test_every_setting_is_an_option_with_a_word_about_it(penstock: Shell) -> Non
             flag = f"--{field.name.replace('_', '-')}"
             (line,) = (line for line in shown.splitlines() if line.startswith(f"│ {flag} "))
             assert len(line.strip("│ ").split("  ")[-1].split()) > 3, line
+
+
+def test_the_help_of_each_setting_is_its_own_and_has_the_default() -> None:
+    names = QueueConfig.__struct_fields__
+    commands = cast(Any, typer.main.get_command(app)).commands
+    shown = {one.name: one.help for one in commands["create"].params if one.name in names}
+    assert len(set(shown.values())) == len(names)
+    assert shown["retention_seconds"] == "How long messages are kept. Default: 86400."
+    assert shown["max_messages"].endswith(" Default: none.")
+    assert shown["retain_unsettled"].endswith(" Default: yes.")
+    # A setting that is not altered stays as it is, whatever the default
+    assert not [one.help for one in commands["alter"].params if "Default: " in (one.help or "")]
 
 
 def test_a_queue_is_shown_to_people(penstock: Shell, queue: str) -> None:

@@ -11,8 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from penstock.client import Client
 from tests.http.server import Server, running
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 60
@@ -110,3 +113,18 @@ def test_a_subscriber_is_called_back_polls_acks_later_retries_and_resumes(tmp_pa
             with Client(server.url, username="user", password="password") as client:
                 stats = client.subscription_stats("news", "reader")
             assert stats.acked + stats.in_flight == 5
+
+
+@pytest.mark.parametrize("command", [["publisher.py", "one"], ["subscriber.py"]])
+def test_an_example_without_a_server_says_so_in_a_line(command: list[str]) -> None:
+    name, *arguments = command
+    url = f"http://127.0.0.1:{free_port()}"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / name), "--url", url, *arguments],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=WAIT_SECONDS,
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"unreachable: no connection to {url}: connection refused\n"

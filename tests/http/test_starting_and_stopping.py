@@ -169,7 +169,10 @@ def test_a_setting_that_makes_no_sense_is_wrong_usage() -> None:
 def test_a_port_that_is_taken_is_named(server: Server) -> None:
     code, text = refusal("--port", str(server.port))
     assert code == 2
-    assert f"cannot listen on 127.0.0.1:{server.port}" in text
+    assert text == (
+        f"invalid_argument: cannot listen on 127.0.0.1:{server.port}: Address already in use. "
+        "Choose another port or host\n"
+    )
 
 
 def test_a_data_directory_has_one_owner(server: Server) -> None:

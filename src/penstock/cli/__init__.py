@@ -24,7 +24,9 @@ class _Commands(LazyGroup):
         "publish": Entry("publish", "publish", "Publish messages to a queue.", _MESSAGES),
         "receive": Entry("receive", "receive", "Receive messages, under a lease.", _MESSAGES),
         "ack": Entry("settle", "ack", "Say that deliveries are done with.", _MESSAGES),
-        "nack": Entry("settle", "nack", "Give deliveries back, to be made again.", _MESSAGES),
+        "nack": Entry(
+            "settle", "nack", "Return deliveries that failed, to be delivered again.", _MESSAGES
+        ),
         "extend": Entry("settle", "extend", "Extend the leases of deliveries.", _MESSAGES),
         "view": Entry("view", "view", "Look at messages without receiving them.", _MESSAGES),
         "tail": Entry("view", "tail", "Show the newest messages, and follow.", _MESSAGES),

@@ -12,11 +12,11 @@ from urllib.parse import unquote
 import msgspec
 from aiohttp import web
 
+from penstock.cannot_listen import cannot_listen
 from penstock.client import InvalidSignature, WebhookVerifier
 from penstock.clock import SystemClock
 from penstock.core.limits import MAX_BODY_BYTES
 from penstock.core.message import to_datetime
-from penstock.errors import InvalidArgument
 
 __all__ = ["Arrival", "Inbox", "Receiver"]
 
@@ -85,8 +85,7 @@ class Receiver:
             try:
                 await web.TCPSite(runner, host, port).start()
             except OSError as exc:
-                where = f"{host}:{port}"
-                raise InvalidArgument(f"cannot listen on {where}: {exc.strerror}") from exc
+                raise cannot_listen(host, port, exc) from exc
             shown = f"[{host}]" if ":" in host else host
             yield f"http://{shown}:{runner.addresses[0][1]}/", self._inbox
         finally:

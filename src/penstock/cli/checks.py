@@ -76,13 +76,20 @@ def check_version(health: Health) -> Finding:
 
 def check_health(health: Health) -> list[Finding]:
     found = []
+    # What is over Redis or MongoDB names them, and goes on when they are back.
+    goes_on = len(health.components) > 1
+    advice = (
+        "The server goes on by itself once that is mended"
+        if goes_on
+        else "See the server's log, then start it again"
+    )
     for name, part in health.components.items():
         if part.status == "UP":
             durability = f", durability {part.durability}" if part.durability else ""
             found.append(_good(name, f"up{durability}"))
         else:
             problem = part.problem or f"its status is {part.status}"
-            found.append(_bad(name, f"{problem}. See the server's log, then start it again"))
+            found.append(_bad(name, f"{problem}. {advice}"))
     return found
 
 

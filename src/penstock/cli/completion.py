@@ -23,8 +23,8 @@ class Shell(Enum):
 def completion(shell: Annotated[Shell, typer.Argument(help="For which shell.")]) -> None:
     """Print shell completion.
 
-    For bash: penstock completion bash >> ~/.bashrc. For zsh: penstock completion zsh >> ~/.zshrc,
-    below compinit. For fish: penstock completion fish > ~/.config/fish/completions/penstock.fish.
+    For bash, in ~/.bashrc: source <(penstock completion bash). For zsh the same in ~/.zshrc, below
+    compinit. For fish: penstock completion fish > ~/.config/fish/completions/penstock.fish.
     """
     typer.echo(
         get_completion_script(prog_name="penstock", complete_var=COMPLETE, shell=shell.value)

@@ -31,20 +31,24 @@ _NOTHING = ("none", "null")
 
 
 def with_settings(
-    config: type[msgspec.Struct], *, without: tuple[str, ...] = ()
+    config: type[msgspec.Struct], *, without: tuple[str, ...] = (), is_new: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command an option for each setting. It gets those that were given as ``settings``."""
+    """Give a command an option for each setting. It gets those that were given as ``settings``.
+
+    ``is_new``: the command makes something, so the help says what holds if an option is absent.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         fields = [one for one in msgspec.structs.fields(config) if one.name not in without]
         abouts = _abouts(config)
+        defaults = {one.name: _default(one.default) if is_new else "" for one in fields}
         kinds = {one.name: _kind(one.type) for one in fields}
         added = {
             name: inspect.Parameter(
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
-                annotation=_option(name, kind, abouts.get(name, "")),
+                annotation=_option(name, kind, abouts.get(name, "") + defaults[name]),
             )
             for name, kind in kinds.items()
         }
@@ -77,12 +81,16 @@ def _abouts(config: type[msgspec.Struct]) -> dict[str, str]:
             first = f"{first} {more[0]}"
         for name in re.findall(r"\w+", names):
             found[name] = first
-        for name in config.__struct_fields__:
-            # A setting that is explained along with another one.
-            for sentence in more:
-                if f"`{name}`" in sentence:
-                    found.setdefault(name, sentence)
     return {name: f"{text[:1].upper()}{text[1:]}".replace("`", "") for name, text in found.items()}
+
+
+def _default(value: object) -> str:
+    """As one would give it, for settings that are one word."""
+    if value is None:
+        return " Default: none."
+    if isinstance(value, bool):
+        return f" Default: {'yes' if value else 'no'}."
+    return f" Default: {value}." if isinstance(value, int | float | str) else ""
 
 
 class _Kind(typing.NamedTuple):

@@ -85,10 +85,14 @@ def _server(connection: Connection) -> tuple[list[Finding], bool]:
 
 
 def _credentials(client: Client, connection: Connection) -> Finding:
+    from penstock.client import Unauthorized
+
     try:
         found = len(client.stats())
     except PenstockError as exc:
-        text = f"{exc}. Pass --user and --password, or set PENSTOCK_USER and PENSTOCK_PASSWORD"
+        text = f"cannot be checked: {exc}"
+        if isinstance(exc, Unauthorized):
+            text = f"{exc}. Pass --user and --password, or set PENSTOCK_USER and PENSTOCK_PASSWORD"
         return Finding(check="credentials", verdict=Verdict.BAD, text=text)
     queues = "1 queue" if found == 1 else f"{found} queues"
     who = "the token" if connection.token else connection.user or "a new server's administrator"

@@ -49,7 +49,7 @@ def run(
     lease_seconds: Annotated[
         float, typer.Option(help="How soon a batch is delivered again when this process dies.")
     ] = 30.0,
-    prefix: Annotated[str, typer.Option(help="Of the queues' names.")] = "ingest",
+    prefix: Annotated[str, typer.Option(help="Prefix of the queues' names.")] = "ingest",
     once: Annotated[bool, typer.Option(help="Stop when nothing is left.")] = False,
 ) -> None:
     """Have every message handled, until Ctrl-C: then the batches that run are finished first."""

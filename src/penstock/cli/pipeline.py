@@ -49,7 +49,7 @@ Master = Annotated[
         "--master", help="Spark's master; without it what spark-submit says, or local[*]."
     ),
 ]
-Memory = Annotated[str, typer.Option("--driver-memory", help="Of Spark's driver.")]
+Memory = Annotated[str, typer.Option("--driver-memory", help="Memory of Spark's driver.")]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A setting of Spark's, name=value; repeatable.")
 ]
@@ -74,10 +74,10 @@ def run_command(
         str | None, typer.Option("--pattern", help="Queues whose name matches; all if absent.")
     ] = None,
     subscription: Annotated[
-        str, typer.Option("--subscription", help="Of the pipeline, on each queue.")
+        str, typer.Option("--subscription", help="The pipeline's own, on each queue.")
     ] = "pipeline",
     once: Annotated[
-        bool, typer.Option("--once", help="Up to the end of the queues as they are now.")
+        bool, typer.Option("--once", help="Stop at the end of the queues as they are now.")
     ] = False,
     refresh_seconds: Annotated[
         float, typer.Option("--refresh-seconds", help="How often silver and gold follow.", min=1)
@@ -87,24 +87,31 @@ def run_command(
     ] = None,
     schemas: Annotated[
         Path | None,
-        typer.Option("--schemas", help='JSON: {"orders": "id INT, total DOUBLE"}', exists=True),
+        typer.Option(
+            "--schemas", help='A file of JSON: {"orders": "id INT, total DOUBLE"}', exists=True
+        ),
     ] = None,
     ignore_data_loss: Annotated[
         bool, typer.Option("--ignore-data-loss", help="Go on when messages are gone.")
     ] = False,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", help="Of Spark's streams: a directory or a URL; in the lake."),
+        typer.Option(
+            "--checkpoint",
+            help="Where Spark keeps its streams' progress: a directory or a URL; else in the lake.",
+        ),
     ] = None,
     format: Annotated[
         str | None,
-        typer.Option("--format", help="Of the tables of a new lake: parquet, delta or iceberg."),
+        typer.Option(
+            "--format", help="Format of the tables of a new lake: parquet, delta or iceberg."
+        ),
     ] = None,
     batch_seconds: Annotated[
         float | None,
         typer.Option(
             "--batch-seconds",
-            help="From one batch to the next at least; 0 on a disk, 60 on S3.",
+            help="Least time from one batch to the next; if absent, 0 on a disk and 60 on S3.",
             min=0,
         ),
     ] = None,

@@ -44,7 +44,7 @@ app = typer.Typer(
 
 @app.command("create")
 @with_client
-@with_settings(QueueConfig)
+@with_settings(QueueConfig, is_new=True)
 def create(
     client: Client,
     queue: Queue,

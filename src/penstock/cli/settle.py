@@ -49,7 +49,7 @@ def ack(
 ) -> None:
     """Say that deliveries are done with.
 
-    Exits with 1 when one of them was not to be settled any more. What somebody settled before
+    Exits with 1 when one of them can no longer be settled. What somebody settled before
     counts as done.
     """
     if up_to is not None:
@@ -84,7 +84,7 @@ def nack(
     subscription: Subscription = DEFAULT_SUBSCRIPTION,
     as_json: AsJson = False,
 ) -> None:
-    """Give deliveries back, to be made again.
+    """Return deliveries that failed, to be delivered again.
 
     Exits with 1 when one of them was not in flight any more.
     """

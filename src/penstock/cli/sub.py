@@ -58,7 +58,7 @@ _START = "earliest, latest, an index, or a time with its zone."
 
 @app.command("create")
 @with_client
-@with_settings(SubscriptionConfig)
+@with_settings(SubscriptionConfig, is_new=True)
 def create(
     client: Client,
     queue: Queue,

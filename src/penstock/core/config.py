@@ -96,13 +96,16 @@ class QueueConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Settings of a queue.
 
     - `fifo`: messages of one group key are delivered one after the other.
-    - `max_messages`, `max_bytes`: the bound. A publish is refused with ``queue_full`` when it
-      would leave any subscription with more than this unsettled. `max_bytes` counts everything
-      published since the oldest unsettled message, settled or not, in whole publish batches: one
-      message that nobody settles keeps the bytes of all that follow it counted.
-    - `retention_seconds`, `retention_messages`, `retention_bytes`: how much history is kept; what
-      exceeds any of them is removed from the front. Unsettled messages are kept nevertheless,
-      unless `retain_unsettled` is off: then they are settled as expired.
+    - `max_messages`: the bound. A publish is refused with ``queue_full`` when it would leave any
+      subscription with more messages than this unsettled.
+    - `max_bytes`: the bound in bytes, by which a publish is refused in the same way. It counts
+      everything published since the oldest unsettled message, settled or not, in whole publish
+      batches: one message that nobody settles keeps the bytes of all that follow it counted.
+    - `retention_seconds`: how long messages are kept.
+    - `retention_messages`: how many messages are kept; the oldest of more are removed.
+    - `retention_bytes`: how many bytes of messages are kept; the oldest of more are removed.
+    - `retain_unsettled`: what a subscription still needs is kept, whatever the three above say. If
+      this is off, that is settled as expired.
     - `message_ttl_seconds`: a message that is still unsettled at this age expires.
     - `dedup_window_seconds`: how long a dedup key is remembered.
     - `events`: what happens to its messages is published in the queue ``<queue>-events``.

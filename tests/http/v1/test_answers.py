@@ -10,6 +10,7 @@ import pytest
 
 from penstock.core.config import QueueConfig, SubscriptionConfig
 from penstock.http.v1.definition_forms import QueueChangesJson, SubscriptionChangesJson
+from penstock.http.v1.fields import MAX_NUMBER
 from tests.http.v1.conftest import ADMIN, USER, Api
 
 _METHODS = {"get", "post", "patch", "delete", "put"}
@@ -144,6 +145,22 @@ def test_the_page_says_values_as_json(api: Api) -> None:
     assert "default <code>&quot;hold&quot;</code>" in page
     assert not re.search(r"<code>(None|True|False|\(\)|)</code>", page)
     assert "<li><code>paused</code>: nothing is delivered.</li>" in page
+
+
+def test_the_page_says_of_each_part_what_it_is_for(api: Api) -> None:
+    page = api.anew(None).get("/docs").body.decode()
+
+    headings = re.findall(r'<h2 id="[^"]+">([^<]+)</h2>', page)
+    said = dict(re.findall(r'<h2 id="[^"]+">([^<]+)</h2><p>(.+?)</p>', page))
+    assert [*said, "Forms"] == headings
+    assert said["Queue"].startswith("<code>/queue</code>: the API of LightQ.")
+
+
+def test_the_page_has_limits_to_the_last_digit(api: Api) -> None:
+    page = api.anew(None).get("/docs").body.decode()
+
+    assert f"integer ≥ 0 ≤ {MAX_NUMBER}" in page
+    assert "e+" not in page
 
 
 def test_what_can_be_altered_is_what_can_be_set() -> None:

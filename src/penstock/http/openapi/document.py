@@ -35,8 +35,28 @@ _SWAGGER = _DOCS._replace(summary="The page, where LightQ has it")
 _ABOUT = """A durable message queue over HTTP.
 
 `/v1` is the native API. `/queue` is that of LightQ and Simple Queue Service: a consumer group is a
-queue, read through its subscription `default`. Every answer has an `X-Request-Id`, the client's own
-if it sent one, and its `X-Correlation-Id` if it sent that."""
+queue, read through its subscription `default`. `/api` is the topics API. Callers log in by HTTP
+Basic, or by a bearer token, which `/auth/local` gives for a name and a password.
+
+Every answer has an `X-Request-Id`, the client's own if it sent one, and its `X-Correlation-Id` if
+it sent that."""
+
+# In the order in which they are listed.
+_TAGS = {
+    "queues": "`/v1`: create, look at, alter, purge and delete queues.",
+    "messages": "`/v1`: publish messages; read them without receiving them.",
+    "delivery": "`/v1`: lease messages of a subscription, and settle them.",
+    "subscriptions": "`/v1`: who reads a queue: from where on, with which filter, after whom.",
+    "dead letters": "`/v1`: messages that failed for good.",
+    "events": "`/v1`: what happened to each message of a queue.",
+    "queue": "`/queue`: the API of LightQ. The header `consumerGroup` names the queue.",
+    "subscribers": "`/admin/subscribers`: users, as LightQ has them.",
+    "producers": "`/api`, the topics API: publish to whoever subscribed to a topic.",
+    "consumers": "`/api`, the topics API: have a URL called for a topic.",
+    "users": "`/api`, the topics API: register.",
+    "auth": "Tokens and passwords, for all APIs.",
+    "operations": "Health, figures, the log, and this description.",
+}
 
 
 class Documents:
@@ -77,6 +97,8 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
     for route in routes:
         assert route.operation is not None, f"{route.path} says nothing about itself"
         described.append((route, route.operation))
+    tags = {operation.tag for _, operation in described}
+    assert tags <= set(_TAGS), f"nothing is said about {tags - set(_TAGS)}"
     schemas = _Schemas(operation for _, operation in described)
     paths: dict[str, dict[str, Any]] = defaultdict(dict)
     for route, operation in described:
@@ -90,7 +112,9 @@ def make_document(routes: Iterable[Route]) -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": "/"}],
-        "tags": [{"name": tag} for tag in dict.fromkeys(o.tag for _, o in described)],
+        "tags": [
+            {"name": tag, "description": about} for tag, about in _TAGS.items() if tag in tags
+        ],
         "paths": dict(sorted(paths.items())),
         "components": {
             "schemas": schemas.components,

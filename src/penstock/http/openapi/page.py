@@ -30,12 +30,12 @@ def docs_page(document: dict[str, Any]) -> str:
         for method, operation in methods.items():
             by_tag[operation["tags"][0]].append((method, path, operation))
     info = document["info"]
-    tags = [tag["name"] for tag in document["tags"]]
+    tags = {tag["name"]: tag["description"] for tag in document["tags"]}
     links = " · ".join(f'<a href="#{_anchor(tag)}">{escape(tag)}</a>' for tag in tags)
     sections = "".join(
-        f'<h2 id="{_anchor(tag)}">{escape(tag.capitalize())}</h2>'
+        f'<h2 id="{_anchor(tag)}">{escape(tag.capitalize())}</h2>{_text(about)}'
         + "".join(_call(*call) for call in by_tag[tag])
-        for tag in tags
+        for tag, about in tags.items()
     )
     schemas = "".join(
         _schema(name, schema) for name, schema in document["components"]["schemas"].items()
@@ -151,5 +151,5 @@ def _type(schema: Any) -> str:
         words.append(f"({schema['format']})")
     for name, sign in (("minimum", "≥"), ("exclusiveMinimum", "&gt;"), ("maximum", "≤")):
         if name in schema:
-            words.append(f"{sign} {schema[name]:g}")
+            words.append(f"{sign} {_value(schema[name])}")
     return " ".join(words)
