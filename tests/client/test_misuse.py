@@ -78,6 +78,11 @@ def test_a_url_that_is_none_is_refused(url: Any) -> None:
         ("get", ("\udcff",), {}),
         ("replay", ("01a1dee3-8e5a-7000-8000-00001648cca2",), {}),
         ("release", ("default", 5), {}),
+        ("ack_up_to", (None,), {}),
+        ("alter_queue", (), {"retention_seconds": math.nan}),
+        ("alter_queue", (), {"message_ttl_seconds": math.inf}),
+        ("ensure_subscription", ("s",), {"lease_seconds": math.nan}),
+        ("ensure_subscription", ("s",), {"backoff": {"base_seconds": math.nan}}),
     ],
 )
 def test_what_a_call_cannot_take_is_refused_and_not_taken_for_something_else(
