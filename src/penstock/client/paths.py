@@ -51,7 +51,9 @@ def user_path(username: str) -> str:
 
 
 def _part(name: str, text: str) -> str:
-    """Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`, also for nothing, which would make it another path."""
+    if text == "":
+        raise InvalidArgument(f"the {name} is empty")
     try:
         return quote(text, safe="")
     except (TypeError, UnicodeEncodeError) as exc:
@@ -59,6 +61,9 @@ def _part(name: str, text: str) -> str:
 
 
 def with_query(path: str, **values: str | int | None) -> str:
-    """Leaves out what is None."""
+    """Leaves out what is None. Raises `InvalidArgument`."""
     given = {name: value for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    try:
+        return f"{path}?{urlencode(given)}" if given else path
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument(f"{', '.join(given)}: one of them is not text: {exc}") from None
