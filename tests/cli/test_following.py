@@ -77,6 +77,20 @@ def test_tail_follows_until_it_is_interrupted(penstock: Shell, queue: str) -> No
         assert interrupt(process) == (130, b"")
 
 
+def test_tail_follows_a_queue_that_is_made_anew(penstock: Shell, queue: str) -> None:
+    penstock.ok("publish", queue, "-m", "before", "-m", "more")
+    with running(penstock, "tail", queue, "--follow", "--body") as process:
+        assert [line_of(process), line_of(process)] == [b"before\n", b"more\n"]
+
+        penstock.ok("queue", "delete", queue, "--yes")
+        penstock.ok("queue", "create", queue)
+        penstock.ok("publish", queue, "-m", "after")
+
+        assert process.stdout is not None
+        assert select.select([process.stdout], [], [], _PATIENCE_SECONDS)[0]
+        assert line_of(process) == b"after\n"
+
+
 def test_receive_follows_and_acks(penstock: Shell, queue: str) -> None:
     with running(penstock, "receive", queue, "--follow", "--ack", "--body") as process:
         for body in ("one", "two"):

@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from penstock.client import AsyncClient, Consumer, Delivery
+from penstock.client.leases import Leases
 from penstock.errors import InvalidArgument, QueueNotFound
 from tests.client.recorder import Recorder
 from tests.client.server import Server
@@ -48,6 +49,26 @@ async def test_what_nobody_took_is_given_back_at_the_end(client: AsyncClient, qu
     assert len(left) == 9
     assert {one.deliveries for one in left} == {1}, "what nobody took does not count"
     assert taken.index not in {one.index for one in left}
+
+
+async def test_a_lease_that_was_settled_as_it_was_extended_is_not_called_lost(
+    client: AsyncClient, queue: str, recorder: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Given two leases that are about to be extended
+    await client.publish(queue, [b"a", b"b"])
+    done, failed = await client.receive(queue, limit=2)
+    leases = Leases(client, queue, "default", seconds=30)
+    leases.add([done, failed])
+    extending = asyncio.create_task(leases._extend([done, failed]))
+    await asyncio.sleep(0)
+    # When their handlers end, in time for the same request
+    settler = client.settler(queue)
+    settler.ack([done]).add_done_callback(lambda _: leases.remove(done))
+    settler.nack([failed]).add_done_callback(lambda _: leases.remove(failed))
+    await extending
+    # Then nobody is told of a lease that was lost
+    assert len(recorder.bodies("settle")) == 1
+    assert (len(leases), caplog.messages) == (0, [])
 
 
 async def test_leases_of_what_waits_are_kept(client: AsyncClient, queue: str) -> None:

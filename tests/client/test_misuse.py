@@ -76,8 +76,14 @@ def test_a_url_that_is_none_is_refused(url: Any) -> None:
         ("publish", ([b"x"],), {"idempotency_key": 5}),
         ("get", (None,), {}),
         ("get", ("\udcff",), {}),
+        ("get", ("",), {}),
         ("replay", ("01a1dee3-8e5a-7000-8000-00001648cca2",), {}),
         ("release", ("default", 5), {}),
+        ("ack_up_to", (None,), {}),
+        ("alter_queue", (), {"retention_seconds": math.nan}),
+        ("alter_queue", (), {"message_ttl_seconds": math.inf}),
+        ("ensure_subscription", ("s",), {"lease_seconds": math.nan}),
+        ("ensure_subscription", ("s",), {"backoff": {"base_seconds": math.nan}}),
     ],
 )
 def test_what_a_call_cannot_take_is_refused_and_not_taken_for_something_else(
@@ -85,6 +91,21 @@ def test_what_a_call_cannot_take_is_refused_and_not_taken_for_something_else(
 ) -> None:
     with pytest.raises(InvalidArgument):
         getattr(client, method)("misused", *arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "options"),
+    [
+        ("queues", (), {"after": "\udcff"}),
+        ("alter_user", ("",), {"role": "USER"}),
+        ("remove_user", ("",), {}),
+    ],
+)
+def test_what_a_path_cannot_have_is_refused_by_name(
+    client: Client, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArgument, match=r"not text|is empty"):
+        getattr(client, method)(*arguments, **options)
 
 
 def test_messages_and_targets_may_come_from_a_generator(client: Client) -> None:

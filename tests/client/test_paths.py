@@ -15,8 +15,9 @@ def test_paths_are_those_of_the_native_api() -> None:
     assert paths.message_path("orders", "a/b?c") == "/v1/queues/orders/messages/a%2Fb%3Fc"
 
 
-def test_a_dead_letter_queue_of_the_longest_name_has_a_path() -> None:
-    assert paths.queue_path("q" * 50 + "-dlq").endswith("q-dlq")
+@pytest.mark.parametrize("suffix", ["-dlq", "-events", "-events-dlq"])
+def test_a_queue_that_belongs_to_one_of_the_longest_name_has_a_path(suffix: str) -> None:
+    assert paths.queue_path("q" * 50 + suffix).endswith("q" + suffix)
 
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a?b", "ä", "q" * 51, "-dlq/..", None, 7])

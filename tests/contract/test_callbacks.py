@@ -217,6 +217,47 @@ async def test_a_lease_that_ended_is_news(broker: Broker, queue: str, world: Wor
 
 
 @pytest.mark.within_one_life
+async def test_a_message_whose_time_has_come_is_news(
+    broker: Broker, queue: str, world: World
+) -> None:
+    # Given a subscription that has seen all there is: a message that is not due yet
+    await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.later(5))])
+    seen = await broker.wait(queue, "default", 1, beyond=0)
+    waiting = asyncio.create_task(broker.wait(queue, "default", 60, beyond=seen))
+    await asyncio.sleep(0)
+    # When its time has come, that is news
+    await world.pass_time(6)
+    seen = await asyncio.wait_for(waiting, 30)
+    assert (await broker.subscription_stats(queue)).ready == 1
+    # And so it is when the wait after a nack is over
+    delivered = await broker.receive(queue)
+    waiting = asyncio.create_task(broker.wait(queue, "default", 60, beyond=seen))
+    await broker.nack(queue, delivered, delay_seconds=5)
+    assert not waiting.done()
+    await world.pass_time(6)
+    assert await asyncio.wait_for(waiting, 30) not in (None, seen)
+    assert (await broker.subscription_stats(queue)).ready == 1
+
+
+@pytest.mark.within_one_life
+@pytest.mark.parametrize("filter", [None, "body.n > 0"])
+async def test_what_is_sought_back_is_news(broker: Broker, queue: str, filter: str | None) -> None:
+    # Given subscriptions that have seen and acked all there is
+    await broker.create_subscription(queue, "some", start="earliest", filter=filter)
+    await broker.create_subscription(queue, "later", start="earliest", after=["some"])
+    await broker.publish(queue, [b'{"n": 1}'])
+    for name in ("some", "later"):
+        await broker.ack_up_to(queue, 1, name)
+        seen = await broker.wait(queue, name, 1, beyond=0)
+        waiting = asyncio.create_task(broker.wait(queue, name, 60, beyond=seen))
+        await asyncio.sleep(0)
+        # When one is sought back, to where it began, then that is news
+        await broker.seek(queue, "earliest", name)
+        assert await asyncio.wait_for(waiting, 30) not in (None, seen)
+        await broker.ack_up_to(queue, 1, name)
+
+
+@pytest.mark.within_one_life
 async def test_who_waits_for_news_of_what_is_deleted_is_woken(broker: Broker, queue: str) -> None:
     await broker.create_subscription(queue, "gone")
     by_subscription = asyncio.create_task(broker.wait(queue, "gone", 60, beyond=0))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import web
@@ -11,6 +11,8 @@ from standardwebhooks import Webhook
 
 from penstock import Callback, NewMessage
 from penstock.broker import Broker
+from penstock.clock import SystemClock
+from penstock.core.message import to_datetime
 from penstock.push import LOOPBACK, Dispatcher, notifier
 from tests.push.conftest import QUEUE, stats_of, until_stats
 from tests.push.receiver import Call, Receiver, answering
@@ -139,6 +141,22 @@ async def test_a_message_that_waits_for_others_is_told_of_when_they_have_it(
     await broker.publish(QUEUE, [b"a"])
     await broker.ack(QUEUE, await broker.receive(QUEUE))
     [call] = await receiver.wait_for(1)
+    assert call.json["ready"] == 1
+
+
+@pytest.mark.usefixtures("dispatcher")
+async def test_a_message_with_a_delay_is_told_of_when_its_time_has_come(
+    broker: Broker, receiver: Receiver
+) -> None:
+    await subscribe(broker, receiver)
+    soon = to_datetime(SystemClock().now_ns()) + timedelta(seconds=0.5)
+    await broker.publish(QUEUE, [NewMessage(body=b"a", not_before=soon)])
+    [call] = await receiver.wait_for(1)
+    assert call.json["ready"] == 1
+    # And again when the wait after a nack is over
+    deliveries = await broker.receive(QUEUE, subscription="told")
+    await broker.nack(QUEUE, deliveries, "told", delay_seconds=0.5)
+    _, call = await receiver.wait_for(2)
     assert call.json["ready"] == 1
 
 

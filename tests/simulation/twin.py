@@ -33,8 +33,8 @@ _LEFT_OUT = {
     Queue: {"timeline", "stragglers", "ttl_checked", "duplicates", "dependents"},
     Feeds: {"by_topic", "others", "reached"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
-    # is for the checker, which knows what clients were given.
-    Subscription: {"deadlines", "cursors", "pulled", "epoch"},
+    # is for the checker, which knows what clients were given. Who watched for `news` is gone.
+    Subscription: {"deadlines", "cursors", "pulled", "epoch", "news"},
     Feed: {"since"},
 }
 

@@ -73,7 +73,7 @@ def view(
         if found:
             _show(found, as_json=as_json, body=body)
             count += len(found)
-        start = _after(found, start)
+        start = _after(found, start, stop)
     if not count and not as_json and not body:
         typer.echo(f"there is nothing in {queue} from there on")
 
@@ -109,16 +109,20 @@ def tail(
             _show(found, as_json=as_json, body=body)
             pause = _SHORTEST_PAUSE_SECONDS
         if found or at < stats.next_index:
-            at = _after(found, at)
+            at = _after(found, at, stats.next_index)
         else:
             end_if_unread()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            begun = stats.created_at
+            stats = client.queue_stats(queue)
+            if stats.created_at != begun:
+                at = stats.first_index  # it was deleted, and is another queue now
 
 
-def _after(found: Sequence[Message], start: int) -> int:
-    """Where the next page starts. In a repaired queue, a whole page may be missing."""
-    return found[-1].index + 1 if found else start + _PAGE
+def _after(found: Sequence[Message], start: int, stop: int) -> int:
+    """Where the next page starts. In a repaired queue, one before ``stop`` may be missing."""
+    return found[-1].index + 1 if found else min(start + _PAGE, stop)
 
 
 def _show(found: Sequence[Message], *, as_json: bool, body: bool) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
+
+import msgspec
 
 from penstock.errors import InvalidArgument
 
-__all__ = ["check_count", "check_seconds", "listed"]
+__all__ = ["check_count", "check_finite", "check_seconds", "listed"]
 
 _Item = TypeVar("_Item")
 
@@ -21,6 +23,17 @@ def check_seconds(name: str, seconds: float, *, least: float = 0.0) -> None:
     is_number = isinstance(seconds, int | float) and math.isfinite(seconds)
     if not is_number or seconds < least:
         raise InvalidArgument(f"{name} is {seconds!r}: use a number of seconds, {least:g} or more")
+
+
+def check_finite(settings: object, where: str = "a value") -> None:
+    """Raises `InvalidArgument` for infinity and NaN, for the same reason: null means no limit."""
+    if isinstance(settings, msgspec.Struct):
+        settings = msgspec.structs.asdict(settings)
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            check_finite(value, str(name))
+    elif isinstance(settings, float) and not math.isfinite(settings):
+        raise InvalidArgument(f"{where} is {settings}: use a finite number")
 
 
 def check_count(name: str, count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from penstock.client.arguments import check_finite
 from penstock.client.codec import decode_json, encode_form
 from penstock.client.transport import Transport
 
@@ -31,6 +32,7 @@ class JsonCalls:
         *,
         is_repeatable: bool = False,
     ) -> _Kind:
+        check_finite(form)
         data = await self._transport.request(
             method, path, body=encode_form(form or {}), is_repeatable=is_repeatable
         )
@@ -38,5 +40,6 @@ class JsonCalls:
 
     async def tell(self, method: str, path: str, form: dict[str, object] | None = None) -> None:
         """For calls whose answer holds nothing of interest."""
+        check_finite(form)
         data = None if form is None else encode_form(form)
         await self._transport.request(method, path, body=data)

@@ -71,6 +71,9 @@ class Leases:
         except PenstockError as exc:
             logger.warning("extending leases of %s failed: %s", self._queue, exc)
             return
+        # An ack or a nack in the same request ended the lease, too, which is no loss. Whoever waits
+        # for that is told in this turn of the loop.
+        await asyncio.sleep(0)
         for delivery, outcome in zip(deliveries, outcomes, strict=True):
             if not self.has(delivery):
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-from penstock.core.limits import DEAD_LETTER_SUFFIX, check_name
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, check_name
 from penstock.errors import InvalidArgument
 
 __all__ = [
@@ -28,8 +28,9 @@ USERS = "/admin/subscribers"
 def queue_path(queue: str, rest: str = "") -> str:
     """Raises `InvalidName`: a bad name must not turn into another path."""
     if isinstance(queue, str):
-        # A dead-letter queue's name is longer than the names that users may give.
-        check_name(queue.removesuffix(DEAD_LETTER_SUFFIX) or queue, "queue")
+        # The names of dead-letter and events queues are longer than those that users may give.
+        given = queue.removesuffix(DEAD_LETTER_SUFFIX).removesuffix(EVENTS_SUFFIX)
+        check_name(given or queue, "queue")
     else:
         check_name(queue, "queue")
     return f"{QUEUES}/{queue}{rest}"
@@ -50,7 +51,9 @@ def user_path(username: str) -> str:
 
 
 def _part(name: str, text: str) -> str:
-    """Raises `InvalidArgument`."""
+    """Raises `InvalidArgument`, also for nothing, which would make it another path."""
+    if text == "":
+        raise InvalidArgument(f"the {name} is empty")
     try:
         return quote(text, safe="")
     except (TypeError, UnicodeEncodeError) as exc:
@@ -58,6 +61,9 @@ def _part(name: str, text: str) -> str:
 
 
 def with_query(path: str, **values: str | int | None) -> str:
-    """Leaves out what is None."""
+    """Leaves out what is None. Raises `InvalidArgument`."""
     given = {name: value for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    try:
+        return f"{path}?{urlencode(given)}" if given else path
+    except UnicodeEncodeError as exc:
+        raise InvalidArgument(f"{', '.join(given)}: one of them is not text: {exc}") from None

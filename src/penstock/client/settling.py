@@ -94,6 +94,9 @@ class Settler:
         return self._submit(give_back, is_repeatable=_are_receipts(give_back.targets))
 
     async def ack_up_to(self, index: int) -> int:
+        if not isinstance(index, int):
+            # None would be sent as null, which means not given.
+            raise InvalidArgument(f"the index is {index!r}: use a whole number")
         return (await self._request({"ack_up_to": index}, is_repeatable=True)).acked_up_to
 
     async def close(self) -> None:

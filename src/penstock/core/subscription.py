@@ -60,6 +60,7 @@ class Subscription:
         "last_delivery_ns",
         "leases",
         "name",
+        "news",
         "opened",
         "parents",
         "polled",
@@ -95,6 +96,7 @@ class Subscription:
         self.children: list[Subscription] = []
         self.dead = Runs()  # dead-lettered here, and since then neither replayed nor sought back
         self.epoch = 0
+        self.news = 0  # a part of `arrivals`; not stored, since nobody watches across a restart
         self.counters = Counters()
         self.last_delivery_ns: int | None = None
         self.last_ack_ns: int | None = None
@@ -129,9 +131,12 @@ class Subscription:
         if index > self.floor:
             skipped = sum(b - a for a, b in self.unsettled_within(self.floor, index))
             self.counters.skipped += skipped
+        arrivals = self.arrivals
         self.reset(index)
         if self.parents:
             self.parents_passed(index, self.queue.next)
+        # What it counts from now on may be just as many.
+        self.news += arrivals + 1 - self.arrivals
         for child in self.children:
             child.parents_passed(0, index)
 
@@ -193,11 +198,15 @@ class Subscription:
 
     @property
     def arrivals(self) -> int:
-        """Changes when messages become deliverable: published, released by others, or returned."""
+        """Changes when messages become deliverable other than by what is done to their deliveries.
+
+        They were published, are due, were released by others, were sought back, replayed, or their
+        leases expired.
+        """
         came = self.feed.total - self.base_total
         if self.parents:
             came = self.opened.count
-        return came + self.counters.leases_expired + self.counters.replayed
+        return came + self.counters.leases_expired + self.counters.replayed + self.news
 
     def is_settled(self, index: int) -> bool:
         """Also true for what the filter keeps out."""
@@ -327,6 +336,7 @@ class Subscription:
             for index in waiting.pop_due(now_ns):
                 del waiting.times[index]
                 self._make_ready(index)
+                self.news += 1
 
     def _pull(self) -> None:
         """Admit new special messages. With parents, `open` does that instead."""

@@ -57,6 +57,8 @@ class _Line:
     def look(self, now_ns: int, count: int | None = None) -> bool:
         """Wake up to ``count`` waiters if something is deliverable. Returns whether it is."""
         reader = self.reader
+        if self.watchers:
+            reader.mature(now_ns)
         for watcher in self.watchers:
             if watcher.arrivals != reader.arrivals:
                 _end(watcher.waiter, True)

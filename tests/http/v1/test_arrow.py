@@ -224,6 +224,16 @@ def test_rows_are_published_with_all_that_a_message_may_have(api: Api, queue: st
     assert second["priority"] == 0
 
 
+def test_the_zone_of_a_column_need_not_be_known_here(api: Api, queue: str) -> None:
+    later = pa.array([1_893_456_000], pa.timestamp("s", "Mars/Olympus_Mons"))
+
+    reply = send_columns(api, queue, body=pa.array([b"x"]), not_before=later)
+
+    assert reply.status == 201
+    [message] = api.get(f"{queue}/messages").json["messages"]
+    assert message["not_before"] == "2030-01-01T00:00:00Z"
+
+
 def test_several_batches_of_a_stream_are_one_publish(api: Api, queue: str) -> None:
     batch = pa.record_batch({"body": pa.array([b"x"] * 3, pa.large_binary())})
     sink = pa.BufferOutputStream()
@@ -250,6 +260,14 @@ def test_several_batches_of_a_stream_are_one_publish(api: Api, queue: str) -> No
         (
             {"body": pa.array([b"x"]), "not_before": pa.array([0], pa.timestamp("us"))},
             "use a timestamp with a zone",
+        ),
+        *(
+            ({"body": pa.array([b"x"]), "expires_at": far}, "expires_at has a time that is out of")
+            for far in (
+                # Nanoseconds that were taken for something else; for the last one, 64 bits are few.
+                pa.array([1_893_456_000 * 10**9], pa.timestamp("us", "UTC")),
+                pa.array([1_893_456_000 * 10**9], pa.timestamp("s", "UTC")),
+            )
         ),
         ({"body": pa.array([], pa.binary())}, "no messages"),
     ],

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from penstock.core.bodies import PackedBodies
 from penstock.core.limits import MAX_BATCH_MESSAGES
-from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage
+from penstock.core.message import DEFAULT_CONTENT_TYPE, NewMessage, to_datetime
 from penstock.core.publishing import NewBatch, prepare, prepare_packed
 from penstock.errors import BatchTooLarge, InvalidArgument
 
@@ -164,10 +164,24 @@ def _is_text(kind: pa.DataType) -> bool:
 
 def _values(name: str, column: pa.Array) -> list[Any]:
     if name in _TIMES and pa.types.is_timestamp(column.type):
-        # A datetime has microseconds.
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+        return _moments(name, column)
     values: list[Any] = column.to_pylist()
     return values
+
+
+def _moments(name: str, column: pa.Array) -> list[datetime | None]:
+    """Times as datetimes, which have microseconds.
+
+    The zone is for display alone, and this machine may not know it: the moment is in UTC anyway.
+    """
+    to_microseconds = pc.CastOptions(pa.timestamp("us", "UTC"), allow_time_truncate=True)
+    try:
+        microseconds = column.cast(options=to_microseconds).cast(pa.int64()).to_pylist()
+        return [None if us is None else to_datetime(us * 1000) for us in microseconds]
+    except (pa.ArrowInvalid, OverflowError):
+        raise InvalidArgument(
+            f"the column {name} has a time that is out of reach: use one from 1678 to 2261"
+        ) from None
 
 
 def _message(body: bytes, columns: dict[str, list[Any]], at: int) -> NewMessage:

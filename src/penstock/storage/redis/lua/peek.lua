@@ -13,12 +13,9 @@ if not q then
   return refusal
 end
 local s = load_reader(q, ARGV[3])
-local arrivals = s.filtered and s.matched_total or q.next - s.start
-if #s.parent_names > 0 then
-  arrivals = runs_count(runs_within(s.key .. ':opened', 0, q.next))
-end
-for _, returned in ipairs(redis.call('HMGET', s.key, 'leases_expired', 'replayed')) do
-  arrivals = arrivals + tonumber(returned or 0)
+local arrivals = came(q, s)
+for _, more in ipairs(redis.call('HMGET', s.key, 'leases_expired', 'replayed', 'news')) do
+  arrivals = arrivals + tonumber(more or 0)
 end
 if s.paused ~= '' then
   return {'ok', 0, -1, arrivals}

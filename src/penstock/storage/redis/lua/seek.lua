@@ -33,6 +33,7 @@ local floor = floor_of(q, s)
 if index > floor then
   count(s, 'skipped', runs_count(unsettled_within(q, s, floor, index)))
 end
+local before = came(q, s)
 -- From now on everything before the index is settled, nothing else is, and nothing is in flight.
 drop_keys(s.key, {
   ':settled', ':opened', ':ready', ':waiting', ':heads', ':line', ':leases', ':flights', ':tries',
@@ -60,6 +61,8 @@ if #s.parent_names > 0 then
 else
   place(q, s, index, q.next)
 end
+-- As many as before may have come from now on, and they are news all the same.
+count(s, 'news', before + 1 - came(q, s))
 for _, name in ipairs(words(s.children)) do
   parents_passed(q, load_reader(q, name), 0, index)
 end

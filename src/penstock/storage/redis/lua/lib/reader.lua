@@ -109,6 +109,15 @@ local function unsettled_count(q, s)
   return (s.filtered and s.matched_total or q.next - s.start) - s.settled_total
 end
 
+-- How many have come, for a number that changes with all that arrives: see peek.lua. The field
+-- `news` counts what else became deliverable: what was due, and seeks.
+local function came(q, s)
+  if #s.parent_names > 0 then
+    return runs_count(runs_within(s.key .. ':opened', 0, q.next))
+  end
+  return s.filtered and s.matched_total or q.next - s.start
+end
+
 local function is_settled(q, s, index)
   return runs_has(s.key .. ':settled', index)
     or s.filtered and not runs_has(s.key .. ':matched', index)
@@ -610,6 +619,7 @@ local function mature(q, s)
   if #due > 0 then
     call_many('ZREM', key, {}, due)
     put(s, 'changed', q.now)
+    count(s, 'news', #due)
     for _, member in ipairs(due) do
       make_ready(q, s, tonumber(member))
     end
