@@ -238,6 +238,27 @@ async def test_a_message_kept_past_retention_lives_as_long_as_its_time_to_live(
     assert (await world.stats()).expired == 2
 
 
+async def test_a_longer_time_to_live_also_counts_for_what_had_none_left(
+    world: World, broker: Broker
+) -> None:
+    # Given a message in flight and a dead letter, whose time is over
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"in flight", b"dead"])
+    given, failed = await broker.receive("jobs", limit=2, lease_seconds=1000)
+    await broker.nack("jobs", [failed])
+    await world.pass_time(15)
+    # When they get more, and then come back
+    await broker.alter_queue("jobs", message_ttl_seconds=100)
+    await broker.give_back("jobs", [given])
+    await broker.replay("jobs")
+    await world.pass_time(84.999)
+    assert (await world.stats()).ready == 2
+    # Then they live that long, and no longer
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 2
+
+
 async def test_who_goes_back_in_time_does_not_get_what_has_expired(
     world: World, broker: Broker
 ) -> None:
