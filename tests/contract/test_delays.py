@@ -238,6 +238,37 @@ async def test_a_message_kept_past_retention_lives_as_long_as_its_time_to_live(
     assert (await world.stats()).expired == 2
 
 
+async def test_a_message_kept_past_retention_lives_as_long_as_the_queue_says_by_then(
+    world: World, broker: Broker
+) -> None:
+    # Given messages past retention, one of which expires by itself, and one of which is dead
+    await broker.create_queue("jobs", retention_messages=0, message_ttl_seconds=10)
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    own = NewMessage(body=b"own", expires_at=world.clock.later(40))
+    await broker.publish("jobs", [b"dead", b"plain", own])
+    (failed,) = await broker.receive("jobs")
+    await broker.nack("jobs", [failed])
+    await world.pass_time(5)
+    assert (await broker.queue_stats("jobs")).first_index == 3
+    # When they are to live longer, and even forever, they do
+    await broker.alter_queue("jobs", message_ttl_seconds=30)
+    await world.pass_time(24.999)
+    assert (await world.stats()).ready == 2
+    await broker.alter_queue("jobs", message_ttl_seconds=None)
+    await broker.publish("jobs", [b"new"])
+    await world.pass_time(10)
+    # But no longer than they said themselves
+    assert (await world.stats()).ready == 3
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 1
+    # And when they are to live shorter, they do, except who was replayed after that
+    await broker.alter_queue("jobs", message_ttl_seconds=20)
+    await broker.replay("jobs")
+    await world.pass_time(9.998)
+    assert bodies(await broker.receive("jobs", limit=5)) == [b"dead", b"new"]
+    assert (await world.stats()).expired == 2
+
+
 async def test_a_longer_time_to_live_also_counts_for_what_had_none_left(
     world: World, broker: Broker
 ) -> None:

@@ -143,8 +143,7 @@ class Machine:
         before = queue.config
         queue.config = event.config
         if event.config.message_ttl_seconds != before.message_ttl_seconds:
-            # Checked by the former time: what was in flight or dead then may expire later now.
-            queue.ttl_checked = 0
+            queue.change_ttl()
         if event.config.events != before.events:
             self.observe()
 

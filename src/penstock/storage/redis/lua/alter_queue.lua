@@ -21,7 +21,7 @@ if ARGV[4] ~= '' and not make_events(q.key .. '-events', cmsgpack.unpack(ARGV[4]
 end
 redis.call('HSET', q.key, unpack(ARGV, 5))
 if tonumber(redis.call('HGET', q.key, 'ttl')) ~= q.ttl then
-  -- Checked by the former time: what was in flight or dead then may expire later now.
+  -- What had no time left, in flight or dead, may have some now.
   put(q, 'ttl_checked', 0)
 end
 tell(q)
