@@ -303,6 +303,37 @@ async def test_who_goes_back_in_time_does_not_get_what_has_expired(
     assert indexes(await broker.receive("jobs", subscription="late", limit=5)) == [1]
 
 
+async def test_nor_what_has_expired_by_itself(world: World, broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [NewMessage(body=b"old", expires_at=world.clock.later(10))])
+    await world.pass_time(10)
+    await broker.publish(queue, [b"new"])
+    await broker.seek(queue, "earliest")
+    assert indexes(await broker.receive(queue, limit=5)) == [1]
+    await broker.create_subscription(queue, "late", start="earliest")
+    assert indexes(await broker.receive(queue, subscription="late", limit=5)) == [1]
+
+
+@pytest.mark.parametrize("seconds", [5, 50])
+async def test_what_is_in_flight_expires_when_it_fails_after_the_earlier_of_both(
+    world: World, broker: Broker, seconds: int
+) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    over = world.clock.later(seconds)
+    await broker.publish("jobs", [NewMessage(body=b"%d" % n, expires_at=over) for n in range(4)])
+    given = await broker.receive("jobs", limit=4, lease_seconds=1000)
+    # While there is time, they come again
+    await world.pass_time(min(seconds, 10) - 0.001)
+    await broker.nack("jobs", [given[0]])
+    await broker.give_back("jobs", [given[1]])
+    assert (await world.stats()).ready == 2
+    # Afterwards they do not
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 2
+    await broker.nack("jobs", [given[2]])
+    await broker.give_back("jobs", [given[3]])
+    assert (await world.stats()).expired == 4
+
+
 async def test_an_expired_message_does_not_hold_back_its_group(
     world: World, broker: Broker
 ) -> None:

@@ -175,6 +175,13 @@ async def test_only_what_is_held_can_be_released(broker: Broker, queue: str) -> 
     with pytest.raises(MessageNotFound):
         await broker.release(queue, "after", [0, 7])
     assert await broker.held(queue, "after") == [0]
+    # Nor can what it may have already, or has
+    await take(broker, queue, "default")
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [0])
+    assert indexes(await broker.receive(queue, subscription="after")) == [0]
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [0])
 
 
 async def test_cascade_makes_it_a_dead_letter_of_all_who_wait(

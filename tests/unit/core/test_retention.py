@@ -3,10 +3,12 @@ from __future__ import annotations
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core import definitions, publishing, retention, settling
 from penstock.core import events as ev
 from penstock.core.config import QueueConfig
+from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine, Place
 from penstock.core.queue import Queue
 
@@ -47,6 +49,20 @@ def test_nothing_is_said_when_there_is_nothing_to_cut() -> None:
     machine, queue = queue_of(3, QueueConfig(retention_seconds=None))
     retention.tick(machine, queue, 10**18)
     assert queue.first == 0
+
+
+@pytest.mark.parametrize(
+    "strict", [{"retention_seconds": 1}, {"retention_messages": 1}, {"retention_bytes": 1}]
+)
+def test_the_strictest_limit_counts_whichever_it_is(strict: dict[str, int]) -> None:
+    # Given four messages of one byte, of which only the last is new
+    lax = QueueConfig(retention_seconds=1000, retention_messages=3, retention_bytes=9)
+    machine, queue = queue_of(3, replace(lax, **strict))
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 5 * NANOSECONDS)
+    settling.ack_up_to(machine, QUEUE, "default", 4, 5 * NANOSECONDS)
+    # When retention looks at them, then that one alone is kept
+    retention.tick(machine, queue, 5 * NANOSECONDS)
+    assert queue.first == 3
 
 
 def test_the_strictest_limit_counts() -> None:
