@@ -335,3 +335,24 @@ async def test_a_dependency_holds_over_a_restart(world: World, broker: Broker, q
     await take(broker, queue, "default")
     await world.restart()
     assert await take(broker, queue, "after") == [0]
+
+
+async def test_who_gets_another_parent_still_waits_out_a_backoff(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a message that comes again after a while, and one that is in flight
+    await broker.create_subscription(queue, "after", after=["default"])
+    await broker.create_subscription(queue, "other")
+    await broker.publish(queue, [b"a", b"b"])
+    await take(broker, queue, "default")
+    given = await broker.receive(queue, subscription="after", limit=2)
+    await broker.nack(queue, receipts(given)[:1], "after", delay_seconds=10)
+    # When the subscription is to wait for another one as well, and then for none
+    for after in (["default", "other"], []):
+        await broker.alter_subscription(queue, "after", after=after)
+        stats = await world.stats("after")
+        assert (stats.delayed, stats.in_flight, stats.ready, stats.held) == (1, 1, 0, 0)
+        assert await broker.receive(queue, subscription="after") == []
+    # Then it comes when that is over, and not before
+    world.clock.advance(10)
+    assert indexes(await broker.receive(queue, subscription="after")) == [0]
