@@ -284,17 +284,28 @@ async def test_dead_letters_outlive_the_retention_of_both_queues(
     assert bodies(await broker.receive(strict, limit=5)) == [b"a"]
 
 
-async def test_going_back_over_a_dead_letter_delivers_its_message_again(
-    broker: Broker, strict: str
+@pytest.mark.parametrize("place", ["ahead", "in flight", "acked"])
+async def test_going_back_over_a_dead_letter_leaves_it_nothing_to_bring_back(
+    world: World, broker: Broker, strict: str, place: str
 ) -> None:
-    await broker.publish(strict, [b"a"])
+    # Given a dead letter, whose message came again by a seek
+    await broker.publish(strict, [b"a", b"b"])
     await fail(broker)
     await broker.seek(strict, 0)
-    (delivery,) = await broker.receive(strict, limit=5)
-    # The letter is still there, but has nothing to bring back
+    given = [] if place == "ahead" else await broker.receive(strict)
+    if place == "acked":
+        await broker.ack(strict, given)
+    before = await world.stats()
+    # When it is replayed, the letter is gone, and nothing else has changed
     assert await broker.replay(strict) == 1
-    await broker.ack(strict, [delivery.receipt])
+    assert await broker.dead_letters(strict) == []
+    assert await world.stats() == before
+    # Then the message comes once
+    left = [0, 1] if place == "ahead" else [1]
+    assert indexes(await broker.receive(strict, limit=5)) == left
     assert await broker.receive(strict, limit=5) == []
+    await broker.ack_up_to(strict, 2)
+    assert (await world.stats()).ready == 0
 
 
 async def test_a_letter_that_is_replayed_after_its_time_is_delivered_all_the_same(

@@ -182,6 +182,11 @@ async def test_only_what_is_held_can_be_released(broker: Broker, queue: str) -> 
     assert indexes(await broker.receive(queue, subscription="after")) == [0]
     with pytest.raises(NotHeld):
         await broker.release(queue, "after", [0])
+    # Nor what was acked while it was held
+    (published,) = await broker.publish(queue, [b"c"])
+    await broker.ack(queue, [published.id], "after")
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [2])
 
 
 async def test_cascade_makes_it_a_dead_letter_of_all_who_wait(
