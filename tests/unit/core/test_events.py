@@ -18,6 +18,7 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine, Place
 from penstock.core.receipt import Receipt
 from penstock.core.retry import Backoff
+from penstock.core.snapshot import restore, take_snapshot
 
 QUEUE = "jobs"
 
@@ -133,3 +134,17 @@ def test_runs_are_written_flat_and_read_back() -> None:
     runs = [(3, 5), (0, 1)]
     assert ev.flat(runs) == [3, 5, 0, 1]
     assert ev.pairs(ev.flat(runs)) == runs
+
+
+def test_what_is_untold_is_in_a_snapshot() -> None:
+    # Given a queue whose events are told, and a message that is published but not told yet
+    machine, _ = new_machine()
+    definitions.alter_queue(machine, QUEUE, {"events": True}, 1)
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 2)
+    assert machine.untold
+    # When another machine goes on from a snapshot
+    twin = Machine(journal=Journal(), rng=Random(1))
+    restore(twin, take_snapshot(machine))
+    # Then it tells the same
+    assert twin.untold == machine.untold
+    assert twin.is_observed

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from penstock.core import events as ev
 from penstock.core.config import QueueConfig
 from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine, Place
+from penstock.core.message import NewMessage
 from penstock.core.queue import Queue
 
 QUEUE = "jobs"
@@ -23,7 +25,8 @@ class Journal:
 def queue_of(count: int, config: QueueConfig) -> tuple[Machine, Queue]:
     machine = Machine(journal=Journal(), rng=Random(1))
     queue = definitions.create_queue(machine, QUEUE, config, 0)
-    publishing.publish(machine, QUEUE, publishing.prepare([b"x"] * count), 1)
+    if count:
+        publishing.publish(machine, QUEUE, publishing.prepare([b"x"] * count), 1)
     return machine, queue
 
 
@@ -43,6 +46,41 @@ def test_the_cut_stops_where_too_many_would_have_to_be_kept_aside(
     assert (queue.first, list(queue.stragglers)) == (5, [2])
     # And all of them are held all the time
     assert [i for i in range(10) if queue.holds(i)] == [2, 5, 6, 7, 8, 9]
+
+
+def test_what_is_aside_already_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Given a queue that may keep three messages aside, and has two of them
+    monkeypatch.setattr(retention, "MAX_STRAGGLERS", 3)
+    machine, queue = queue_of(2, QueueConfig(retention_messages=0))
+    retention.tick(machine, queue, 2)
+    assert list(queue.stragglers) == [0, 1]
+    # When three more are neither settled nor wanted, one by one
+    for at in range(3):
+        publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 3 + at)
+        retention.tick(machine, queue, 3 + at)
+    # Then only one of them is kept aside
+    assert (queue.first, list(queue.stragglers)) == (3, [0, 1, 2])
+
+
+def test_nothing_is_left_of_what_is_cut() -> None:
+    # Given messages with delays and expiries, one of which is needed for long
+    machine, queue = queue_of(0, QueueConfig(retention_messages=0))
+    start, end = datetime.fromtimestamp(50, UTC), datetime.fromtimestamp(90, UTC)
+    messages = [NewMessage(body=b"x", not_before=start, expires_at=end)] * 5
+    publishing.publish(machine, QUEUE, publishing.prepare(messages), 1)
+    for index in (0, 1, 2, 4):
+        settling.ack(machine, QUEUE, "default", [queue.id_of(index)], 2)
+    # When the others are cut off
+    retention.tick(machine, queue, 3)
+    # Then what was known of them is forgotten
+    assert queue.first == 5
+    for known in (queue.stragglers, queue.feeds.special, queue.expiry.times):
+        assert list(known) == [3]
+    # And in the end of that one, too
+    settling.ack(machine, QUEUE, "default", [queue.id_of(3)], 4)
+    assert not queue.stragglers
+    assert not queue.feeds.special
+    assert not queue.expiry.times
 
 
 def test_nothing_is_said_when_there_is_nothing_to_cut() -> None:
