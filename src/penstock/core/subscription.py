@@ -282,7 +282,7 @@ class Subscription:
 
     def _ahead(self, lane: Runs, cursor: int) -> Iterator[Run]:
         runs = lane.within(cursor, self.queue.next)
-        if self.settled.stop <= cursor and not self.feed.filter:
+        if self.settled.stop <= cursor:
             return runs
         # Some may be settled without ever being delivered: acked by id, or expired.
         return (part for run in runs for part in self.settled.outside(*run))
