@@ -340,3 +340,34 @@ async def test_dead_letters_survive_a_restart(world: World, broker: Broker, stri
     await world.restart()
     assert bodies(await broker.dead_letters(strict)) == [b"b"]
     assert indexes(await broker.receive(strict, limit=5)) == [0]
+
+
+@pytest.mark.parametrize("way", ["discarded", "acked", "replayed", "purged"])
+async def test_a_message_past_retention_is_kept_until_its_last_letter_is_gone(
+    world: World, broker: Broker, way: str
+) -> None:
+    # Given a message that failed on two subscriptions, in a queue that keeps no history
+    await broker.create_queue(QUEUE, retention_messages=0)
+    await broker.create_subscription(QUEUE, "b", max_deliveries=1)
+    await broker.alter_subscription(QUEUE, "default", max_deliveries=1)
+    (published,) = await broker.publish(QUEUE, [b"a"])
+    await fail(broker)
+    await fail(broker, subscription="b")
+    await world.pass_time(1)
+    assert (await broker.queue_stats(QUEUE)).messages == 1
+    # When one of its letters is done with, the other one still has it
+    await broker.ack(LETTERS, await broker.receive(LETTERS))
+    assert bodies(await broker.dead_letters(QUEUE)) == [b"a"]
+    assert (await broker.queue_stats(QUEUE)).messages == 1
+    # When both are, then it is gone
+    if way == "discarded":
+        await broker.discard(QUEUE)
+    elif way == "acked":
+        await broker.ack(LETTERS, await broker.receive(LETTERS))
+    elif way == "purged":
+        await broker.purge_queue(LETTERS)
+    else:
+        await broker.replay(QUEUE)
+        assert await broker.ack(QUEUE, [published.id], "b") == [Outcome.DONE]
+    assert (await broker.queue_stats(QUEUE)).messages == 0
+    assert await broker.find(QUEUE, [published.id]) == [None]

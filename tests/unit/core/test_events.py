@@ -123,6 +123,11 @@ def test_a_command_that_changes_nothing_says_nothing() -> None:
     assert delivery.receive(machine, QUEUE, "default", 1, None, 1) is None
     assert settling.ack_up_to(machine, QUEUE, "default", 10, 1) == 0
     assert dead_letters.replay(machine, QUEUE, None, 1) == 0
+    former = Receipt(machine.subscription(QUEUE, "default").id, 0, 1).text
+    for further in (True, False):
+        settling.extend(machine, QUEUE, "default", [former], 5, 1, further=further)
+    settling.nack(machine, QUEUE, "default", [former], None, "", 1)
+    settling.give_back(machine, QUEUE, "default", [former], 1)
     definitions.alter_queue(machine, QUEUE, {}, 1)
     definitions.alter_subscription(machine, QUEUE, "default", {"paused": False}, 1)
     definitions.purge_queue(machine, QUEUE, 1)
@@ -148,3 +153,11 @@ def test_what_is_untold_is_in_a_snapshot() -> None:
     # Then it tells the same
     assert twin.untold == machine.untold
     assert twin.is_observed
+
+
+def test_of_a_queue_that_is_gone_nothing_is_told() -> None:
+    machine, _ = new_machine()
+    definitions.alter_queue(machine, QUEUE, {"events": True}, 1)
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 2)
+    definitions.delete_queue(machine, QUEUE, 3)
+    assert machine.untold == {}
