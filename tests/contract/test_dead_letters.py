@@ -371,3 +371,25 @@ async def test_a_message_past_retention_is_kept_until_its_last_letter_is_gone(
         assert await broker.ack(QUEUE, [published.id], "b") == [Outcome.DONE]
     assert (await broker.queue_stats(QUEUE)).messages == 0
     assert await broker.find(QUEUE, [published.id]) == [None]
+
+
+async def test_an_id_of_another_queue_names_no_letter(broker: Broker, strict: str) -> None:
+    await broker.create_queue("other")
+    (foreign,) = await broker.publish("other", [b"x"])
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    assert await broker.replay(strict, [foreign.id]) == 0
+    assert await broker.discard(strict, [foreign.id]) == 0
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+
+
+async def test_letters_may_be_leased_for_another_time(
+    world: World, broker: Broker, strict: str
+) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    await broker.alter_subscription(LETTERS, "default", lease_seconds=5)
+    with pytest.raises(InvalidArgument, match="max_deliveries"):
+        await broker.alter_subscription(LETTERS, "default", max_deliveries=3)
+    (letter,) = await broker.receive(LETTERS)
+    assert letter.deadline == world.clock.later(5)

@@ -161,3 +161,16 @@ def test_of_a_queue_that_is_gone_nothing_is_told() -> None:
     publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 2)
     definitions.delete_queue(machine, QUEUE, 3)
     assert machine.untold == {}
+
+
+def test_nothing_is_taken_back_for_a_subscription_that_is_gone() -> None:
+    # Given messages that were given to somebody on a subscription that was deleted then
+    machine, journal = new_machine()
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 1)
+    handout = delivery.receive(machine, QUEUE, "default", 1, None, 1)
+    assert handout is not None
+    definitions.delete_subscription(machine, QUEUE, "default", 2)
+    journal.events.clear()
+    # When he is not there any more, then there is nothing to say about them
+    settling.undo(machine, handout, 3)
+    assert journal.events == []

@@ -48,6 +48,31 @@ def test_the_cut_stops_where_too_many_would_have_to_be_kept_aside(
     assert [i for i in range(10) if queue.holds(i)] == [2, 5, 6, 7, 8, 9]
 
 
+def test_the_cut_stops_where_several_together_would_be_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Given a queue that may keep three messages aside, in which every other one is settled
+    monkeypatch.setattr(retention, "MAX_STRAGGLERS", 3)
+    machine, queue = queue_of(10, QueueConfig(retention_messages=0))
+    for index in range(0, 10, 2):
+        settling.ack(machine, QUEUE, "default", [queue.id_of(index)], 2)
+    # Then three of the others are kept aside, and all that follow stay
+    retention.tick(machine, queue, 3)
+    assert (queue.first, list(queue.stragglers)) == (7, [1, 3, 5])
+
+
+def test_keys_are_forgotten_when_their_window_is_over() -> None:
+    # Given a request with a key, and a message with one
+    machine, queue = queue_of(0, QueueConfig(dedup_window_seconds=10))
+    batch = publishing.prepare([NewMessage(body=b"x", dedup_key="k")]).with_key("r")
+    publishing.publish(machine, QUEUE, batch, 1)
+    # When the window is over, they take no space, though nobody publishes
+    retention.tick(machine, queue, 10 * NANOSECONDS)
+    assert (len(queue.requests), len(queue.dedup)) == (1, 1)
+    retention.tick(machine, queue, 10 * NANOSECONDS + 1)
+    assert (len(queue.requests), len(queue.dedup)) == (0, 0)
+
+
 def test_what_is_aside_already_counts_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     # Given a queue that may keep three messages aside, and has two of them
     monkeypatch.setattr(retention, "MAX_STRAGGLERS", 3)
@@ -62,7 +87,8 @@ def test_what_is_aside_already_counts_as_well(monkeypatch: pytest.MonkeyPatch) -
     assert (queue.first, list(queue.stragglers)) == (3, [0, 1, 2])
 
 
-def test_nothing_is_left_of_what_is_cut() -> None:
+@pytest.mark.parametrize("way", ["acked", "skipped"])
+def test_nothing_is_left_of_what_is_cut(way: str) -> None:
     # Given messages with delays and expiries, one of which is needed for long
     machine, queue = queue_of(0, QueueConfig(retention_messages=0))
     start, end = datetime.fromtimestamp(50, UTC), datetime.fromtimestamp(90, UTC)
@@ -77,7 +103,10 @@ def test_nothing_is_left_of_what_is_cut() -> None:
     for known in (queue.stragglers, queue.feeds.special, queue.expiry.times):
         assert list(known) == [3]
     # And in the end of that one, too
-    settling.ack(machine, QUEUE, "default", [queue.id_of(3)], 4)
+    if way == "acked":
+        settling.ack(machine, QUEUE, "default", [queue.id_of(3)], 4)
+    else:
+        definitions.seek(machine, QUEUE, "default", 5, [], 4)
     assert not queue.stragglers
     assert not queue.feeds.special
     assert not queue.expiry.times
