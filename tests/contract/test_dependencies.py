@@ -364,3 +364,21 @@ async def test_who_gets_another_parent_still_waits_out_a_backoff(
     # Then it comes when that is over, and not before
     world.clock.advance(10)
     assert indexes(await broker.receive(queue, subscription="after")) == [0]
+
+
+async def test_a_delayed_message_waits_for_a_parent_that_came_meanwhile(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a delayed message that a subscription already waits for
+    await broker.create_subscription(queue, "after")
+    await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.later(10))])
+    await world.pass_time(1)
+    assert (await world.stats("after")).delayed == 1
+    # When it is to wait for another subscription as well
+    await broker.alter_subscription(queue, "after", after=["default"])
+    await world.pass_time(9)
+    # Then it gets the message after that, though the delay is over
+    assert await broker.receive(queue, subscription="after") == []
+    assert await broker.held(queue, "after") == [0]
+    assert await take(broker, queue, "default") == [0]
+    assert await take(broker, queue, "after") == [0]
