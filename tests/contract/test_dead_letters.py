@@ -284,17 +284,28 @@ async def test_dead_letters_outlive_the_retention_of_both_queues(
     assert bodies(await broker.receive(strict, limit=5)) == [b"a"]
 
 
-async def test_going_back_over_a_dead_letter_delivers_its_message_again(
-    broker: Broker, strict: str
+@pytest.mark.parametrize("place", ["ahead", "in flight", "acked"])
+async def test_going_back_over_a_dead_letter_leaves_it_nothing_to_bring_back(
+    world: World, broker: Broker, strict: str, place: str
 ) -> None:
-    await broker.publish(strict, [b"a"])
+    # Given a dead letter, whose message came again by a seek
+    await broker.publish(strict, [b"a", b"b"])
     await fail(broker)
     await broker.seek(strict, 0)
-    (delivery,) = await broker.receive(strict, limit=5)
-    # The letter is still there, but has nothing to bring back
+    given = [] if place == "ahead" else await broker.receive(strict)
+    if place == "acked":
+        await broker.ack(strict, given)
+    before = await world.stats()
+    # When it is replayed, the letter is gone, and nothing else has changed
     assert await broker.replay(strict) == 1
-    await broker.ack(strict, [delivery.receipt])
+    assert await broker.dead_letters(strict) == []
+    assert await world.stats() == before
+    # Then the message comes once
+    left = [0, 1] if place == "ahead" else [1]
+    assert indexes(await broker.receive(strict, limit=5)) == left
     assert await broker.receive(strict, limit=5) == []
+    await broker.ack_up_to(strict, 2)
+    assert (await world.stats()).ready == 0
 
 
 async def test_a_letter_that_is_replayed_after_its_time_is_delivered_all_the_same(
@@ -329,3 +340,56 @@ async def test_dead_letters_survive_a_restart(world: World, broker: Broker, stri
     await world.restart()
     assert bodies(await broker.dead_letters(strict)) == [b"b"]
     assert indexes(await broker.receive(strict, limit=5)) == [0]
+
+
+@pytest.mark.parametrize("way", ["discarded", "acked", "replayed", "purged"])
+async def test_a_message_past_retention_is_kept_until_its_last_letter_is_gone(
+    world: World, broker: Broker, way: str
+) -> None:
+    # Given a message that failed on two subscriptions, in a queue that keeps no history
+    await broker.create_queue(QUEUE, retention_messages=0)
+    await broker.create_subscription(QUEUE, "b", max_deliveries=1)
+    await broker.alter_subscription(QUEUE, "default", max_deliveries=1)
+    (published,) = await broker.publish(QUEUE, [b"a"])
+    await fail(broker)
+    await fail(broker, subscription="b")
+    await world.pass_time(1)
+    assert (await broker.queue_stats(QUEUE)).messages == 1
+    # When one of its letters is done with, the other one still has it
+    await broker.ack(LETTERS, await broker.receive(LETTERS))
+    assert bodies(await broker.dead_letters(QUEUE)) == [b"a"]
+    assert (await broker.queue_stats(QUEUE)).messages == 1
+    # When both are, then it is gone
+    if way == "discarded":
+        await broker.discard(QUEUE)
+    elif way == "acked":
+        await broker.ack(LETTERS, await broker.receive(LETTERS))
+    elif way == "purged":
+        await broker.purge_queue(LETTERS)
+    else:
+        await broker.replay(QUEUE)
+        assert await broker.ack(QUEUE, [published.id], "b") == [Outcome.DONE]
+    assert (await broker.queue_stats(QUEUE)).messages == 0
+    assert await broker.find(QUEUE, [published.id]) == [None]
+
+
+async def test_an_id_of_another_queue_names_no_letter(broker: Broker, strict: str) -> None:
+    await broker.create_queue("other")
+    (foreign,) = await broker.publish("other", [b"x"])
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    assert await broker.replay(strict, [foreign.id]) == 0
+    assert await broker.discard(strict, [foreign.id]) == 0
+    assert bodies(await broker.dead_letters(strict)) == [b"a"]
+
+
+async def test_letters_may_be_leased_for_another_time(
+    world: World, broker: Broker, strict: str
+) -> None:
+    await broker.publish(strict, [b"a"])
+    await fail(broker)
+    await broker.alter_subscription(LETTERS, "default", lease_seconds=5)
+    with pytest.raises(InvalidArgument, match="max_deliveries"):
+        await broker.alter_subscription(LETTERS, "default", max_deliveries=3)
+    (letter,) = await broker.receive(LETTERS)
+    assert letter.deadline == world.clock.later(5)

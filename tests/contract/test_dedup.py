@@ -108,3 +108,11 @@ async def test_keys_survive_a_restart(world: World, broker: Broker, queue: str) 
     await world.restart()
     (second,) = await broker.publish(queue, [keyed(b"b")])
     assert (second.id, second.duplicate) == (first.id, True)
+
+
+async def test_duplicates_in_a_batch_take_no_space(broker: Broker, queue: str) -> None:
+    await broker.create_queue("same")
+    await broker.publish(queue, [keyed(b"a"), b"b", keyed(b"again"), keyed(b"c", "l")])
+    await broker.publish("same", [keyed(b"a"), b"b", keyed(b"c", "l")])
+    stats, same = await broker.queue_stats(queue), await broker.queue_stats("same")
+    assert (stats.messages, stats.bytes) == (same.messages, same.bytes)

@@ -238,6 +238,58 @@ async def test_a_message_kept_past_retention_lives_as_long_as_its_time_to_live(
     assert (await world.stats()).expired == 2
 
 
+async def test_a_message_kept_past_retention_lives_as_long_as_the_queue_says_by_then(
+    world: World, broker: Broker
+) -> None:
+    # Given messages past retention, one of which expires by itself, and one of which is dead
+    await broker.create_queue("jobs", retention_messages=0, message_ttl_seconds=10)
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    own = NewMessage(body=b"own", expires_at=world.clock.later(40))
+    await broker.publish("jobs", [b"dead", b"plain", own])
+    (failed,) = await broker.receive("jobs")
+    await broker.nack("jobs", [failed])
+    await world.pass_time(5)
+    assert (await broker.queue_stats("jobs")).first_index == 3
+    # When they are to live longer, and even forever, they do
+    await broker.alter_queue("jobs", message_ttl_seconds=30)
+    await world.pass_time(24.999)
+    assert (await world.stats()).ready == 2
+    await broker.alter_queue("jobs", message_ttl_seconds=None)
+    await broker.publish("jobs", [b"new"])
+    await world.pass_time(10)
+    # But no longer than they said themselves
+    assert (await world.stats()).ready == 3
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 1
+    # And when they are to live shorter, they do, except who was replayed after that
+    await broker.alter_queue("jobs", message_ttl_seconds=20)
+    await broker.replay("jobs")
+    await world.pass_time(9.998)
+    assert bodies(await broker.receive("jobs", limit=5)) == [b"dead", b"new"]
+    assert (await world.stats()).expired == 2
+
+
+async def test_a_longer_time_to_live_also_counts_for_what_had_none_left(
+    world: World, broker: Broker
+) -> None:
+    # Given a message in flight and a dead letter, whose time is over
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"in flight", b"dead"])
+    given, failed = await broker.receive("jobs", limit=2, lease_seconds=1000)
+    await broker.nack("jobs", [failed])
+    await world.pass_time(15)
+    # When they get more, and then come back
+    await broker.alter_queue("jobs", message_ttl_seconds=100)
+    await broker.give_back("jobs", [given])
+    await broker.replay("jobs")
+    await world.pass_time(84.999)
+    assert (await world.stats()).ready == 2
+    # Then they live that long, and no longer
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 2
+
+
 async def test_who_goes_back_in_time_does_not_get_what_has_expired(
     world: World, broker: Broker
 ) -> None:
@@ -249,6 +301,37 @@ async def test_who_goes_back_in_time_does_not_get_what_has_expired(
     await broker.create_subscription("jobs", "late", start="earliest")
     assert indexes(await broker.receive("jobs", limit=5)) == [1]
     assert indexes(await broker.receive("jobs", subscription="late", limit=5)) == [1]
+
+
+async def test_nor_what_has_expired_by_itself(world: World, broker: Broker, queue: str) -> None:
+    await broker.publish(queue, [NewMessage(body=b"old", expires_at=world.clock.later(10))])
+    await world.pass_time(10)
+    await broker.publish(queue, [b"new"])
+    await broker.seek(queue, "earliest")
+    assert indexes(await broker.receive(queue, limit=5)) == [1]
+    await broker.create_subscription(queue, "late", start="earliest")
+    assert indexes(await broker.receive(queue, subscription="late", limit=5)) == [1]
+
+
+@pytest.mark.parametrize("seconds", [5, 50])
+async def test_what_is_in_flight_expires_when_it_fails_after_the_earlier_of_both(
+    world: World, broker: Broker, seconds: int
+) -> None:
+    await broker.create_queue("jobs", message_ttl_seconds=10)
+    over = world.clock.later(seconds)
+    await broker.publish("jobs", [NewMessage(body=b"%d" % n, expires_at=over) for n in range(4)])
+    given = await broker.receive("jobs", limit=4, lease_seconds=1000)
+    # While there is time, they come again
+    await world.pass_time(min(seconds, 10) - 0.001)
+    await broker.nack("jobs", [given[0]])
+    await broker.give_back("jobs", [given[1]])
+    assert (await world.stats()).ready == 2
+    # Afterwards they do not
+    await world.pass_time(0.001)
+    assert (await world.stats()).expired == 2
+    await broker.nack("jobs", [given[2]])
+    await broker.give_back("jobs", [given[3]])
+    assert (await world.stats()).expired == 4
 
 
 async def test_an_expired_message_does_not_hold_back_its_group(

@@ -175,6 +175,18 @@ async def test_only_what_is_held_can_be_released(broker: Broker, queue: str) -> 
     with pytest.raises(MessageNotFound):
         await broker.release(queue, "after", [0, 7])
     assert await broker.held(queue, "after") == [0]
+    # Nor can what it may have already, or has
+    await take(broker, queue, "default")
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [0])
+    assert indexes(await broker.receive(queue, subscription="after")) == [0]
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [0])
+    # Nor what was acked while it was held
+    (published,) = await broker.publish(queue, [b"c"])
+    await broker.ack(queue, [published.id], "after")
+    with pytest.raises(NotHeld):
+        await broker.release(queue, "after", [2])
 
 
 async def test_cascade_makes_it_a_dead_letter_of_all_who_wait(
@@ -327,4 +339,46 @@ async def test_a_dependency_holds_over_a_restart(world: World, broker: Broker, q
     assert await take(broker, queue, "after") == []
     await take(broker, queue, "default")
     await world.restart()
+    assert await take(broker, queue, "after") == [0]
+
+
+async def test_who_gets_another_parent_still_waits_out_a_backoff(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a message that comes again after a while, and one that is in flight
+    await broker.create_subscription(queue, "after", after=["default"])
+    await broker.create_subscription(queue, "other")
+    soon = world.clock.later(1)
+    await broker.publish(queue, [NewMessage(body=b, not_before=soon) for b in (b"a", b"b")])
+    world.clock.advance(1)
+    await take(broker, queue, "default")
+    given = await broker.receive(queue, subscription="after", limit=2)
+    await broker.nack(queue, receipts(given)[:1], "after", delay_seconds=10)
+    # When the subscription is to wait for another one as well, and then for none
+    for after in (["default", "other"], []):
+        await broker.alter_subscription(queue, "after", after=after)
+        stats = await world.stats("after")
+        assert (stats.delayed, stats.in_flight) == (1, 1)
+        assert (stats.ready, stats.held, stats.parked) == (0, 0, 0)
+        assert await broker.receive(queue, subscription="after") == []
+    # Then it comes when that is over, and not before
+    world.clock.advance(10)
+    assert indexes(await broker.receive(queue, subscription="after")) == [0]
+
+
+async def test_a_delayed_message_waits_for_a_parent_that_came_meanwhile(
+    world: World, broker: Broker, queue: str
+) -> None:
+    # Given a delayed message that a subscription already waits for
+    await broker.create_subscription(queue, "after")
+    await broker.publish(queue, [NewMessage(body=b"a", not_before=world.clock.later(10))])
+    await world.pass_time(1)
+    assert (await world.stats("after")).delayed == 1
+    # When it is to wait for another subscription as well
+    await broker.alter_subscription(queue, "after", after=["default"])
+    await world.pass_time(9)
+    # Then it gets the message after that, though the delay is over
+    assert await broker.receive(queue, subscription="after") == []
+    assert await broker.held(queue, "after") == [0]
+    assert await take(broker, queue, "default") == [0]
     assert await take(broker, queue, "after") == [0]

@@ -160,3 +160,14 @@ async def test_what_matched_survives_a_restart(world: World, broker: Broker, que
     await broker.publish(queue, [*on_topics("red"), b'{"n": 3}'])
     assert indexes(await broker.receive(queue, subscription="reds", limit=9)) == [0, 4]
     assert indexes(await broker.receive(queue, subscription="big", limit=9)) == [3, 5]
+
+
+async def test_a_filter_that_says_the_same_in_other_words_goes_on_alone(
+    broker: Broker, queue: str
+) -> None:
+    await broker.create_subscription(queue, "one", filter='topic == "red"')
+    await broker.create_subscription(queue, "same", filter='topic  ==  "red"')
+    await broker.delete_subscription(queue, "one")
+    await broker.publish(queue, [NewMessage(body=b"a", topic="red"), b"b"])
+    given = await broker.receive(queue, subscription="same", limit=5)
+    assert [delivery.body for delivery in given] == [b"a"]

@@ -112,3 +112,26 @@ async def test_every_subscription_has_its_own_order(broker: Broker, fifo: str) -
     await broker.publish(fifo, [NewMessage(body=b"%d" % n, group_key="g") for n in range(1, 5)])
     assert bodies(await broker.receive(fifo, limit=5)) == [b"1"]
     assert bodies(await broker.receive(fifo, subscription="evens", limit=5)) == [b"2"]
+
+
+async def test_what_was_given_back_waits_for_an_earlier_one_that_came_back(
+    broker: Broker, fifo: str
+) -> None:
+    # Given two dead letters of a group, and a later message of it in flight
+    await broker.alter_subscription(fifo, "default", max_deliveries=1)
+    await broker.publish(fifo, grouped("a1", "a2", "a3", "a4"))
+    for _ in range(2):
+        await broker.nack(fifo, receipts(await broker.receive(fifo)))
+    given = await broker.receive(fifo, limit=5)
+    assert bodies(given) == [b"a3"]
+    # When they are replayed, and the later one is given back as if it had never been delivered
+    await broker.replay(fifo)
+    assert await broker.receive(fifo, limit=5) == []
+    await broker.give_back(fifo, receipts(given))
+    # Then all are delivered in their order, one after the other
+    order = []
+    for _ in range(4):
+        given = await broker.receive(fifo, limit=5)
+        order += bodies(given)
+        await broker.ack(fifo, receipts(given))
+    assert order == [b"a1", b"a2", b"a3", b"a4"]

@@ -46,6 +46,17 @@ async def test_priorities_and_returned_messages_are_bounded_too(broker: Broker, 
     assert indexes(first) == indexes(again) == [2, 5, 8, 1]
 
 
+async def test_it_is_never_more_than_asked_for(broker: Broker, queue: str) -> None:
+    # Given the first of many small messages ready, and large ones behind them
+    small = await broker.publish(queue, [b"x"] * 100)
+    await broker.publish(queue, [b"x" * 1000] * 9)
+    await broker.ack(queue, [message.id for message in small[3:]])
+    # When some of the large ones would be too much
+    given = await broker.receive(queue, limit=5, most_bytes=1500)
+    # Then it is the small ones that are ready, and what fits
+    assert indexes(given) == [0, 1, 2, 100]
+
+
 async def test_dead_letters_are_as_large_as_what_failed(broker: Broker, queue: str) -> None:
     await broker.alter_subscription(queue, "default", max_deliveries=1)
     for _ in range(3):

@@ -30,7 +30,7 @@ from tests.simulation.history import Violation
 # What follows from the rest, what only saves work, and what is not of the machine: neither is part
 # of the state.
 _LEFT_OUT = {
-    Queue: {"timeline", "stragglers", "ttl_checked", "duplicates", "dependents"},
+    Queue: {"aging", "timeline", "stragglers", "ttl_checked", "duplicates", "dependents"},
     Feeds: {"by_topic", "others", "reached"},
     # A recovery skips the epochs of deliveries that it cannot know of. That no receipt comes twice
     # is for the checker, which knows what clients were given. Who watched for `news` is gone.

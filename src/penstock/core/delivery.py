@@ -219,7 +219,7 @@ def poll(
     queue = subscription.queue
     begin = max(subscription.cursor, start)
     end = min(subscription.floor + subscription.config.max_in_flight, start + count, queue.next)
-    end = min(end, _first_unready(subscription, begin, end))
+    end = _first_unready(subscription, begin, end)
     room = subscription.room
     if begin >= end or room <= 0:
         return None

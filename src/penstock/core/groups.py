@@ -47,6 +47,17 @@ class Groups:
             line.insert(at, index)
         return False, None
 
+    def step_back(self, group: str) -> int | None:
+        """Let the head, which no longer counts as delivered, wait for earlier ones.
+
+        Returns the new head, or None if it stays.
+        """
+        line = self.lines[group]
+        if len(line) == 1 or line[0] < line[1]:
+            return None
+        line.sort()
+        return line[0]
+
     def leave(self, group: str, index: int) -> int | None:
         """Remove a message. If it was the head, returns the new head."""
         line = self.lines.get(group)

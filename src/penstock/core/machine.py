@@ -140,9 +140,11 @@ class Machine:
 
     def _queue_altered(self, event: ev.QueueAltered, place: Place) -> None:
         queue = self.queues_by_id[event.queue_id]
-        had_events = queue.config.events
+        before = queue.config
         queue.config = event.config
-        if event.config.events != had_events:
+        if event.config.message_ttl_seconds != before.message_ttl_seconds:
+            queue.change_ttl()
+        if event.config.events != before.events:
             self.observe()
 
     def _queue_deleted(self, event: ev.QueueDeleted, place: Place) -> None:

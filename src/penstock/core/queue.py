@@ -41,6 +41,7 @@ class Queue:
     """The messages ``first <= index < next``, plus `stragglers`: older ones still needed."""
 
     __slots__ = (
+        "aging",
         "config",
         "created_ns",
         "dead_letters",
@@ -84,6 +85,8 @@ class Queue:
         self.feeds = Feeds()
         self.expiry = Schedule()  # of messages that have one of their own
         self.ttl_checked = 0  # the queue's time to live was applied to all messages below it
+        # When that ends for stragglers, which may lie below; None until somebody asks.
+        self.aging: Schedule | None = None
         self.dedup = RecentKeys()  # of single messages
         self.requests = RequestKeys()
         self.duplicates = 0
@@ -156,7 +159,9 @@ class Queue:
             return own
         created_ns = self.timeline.created_ns(index)
         if created_ns is None:
-            return own  # for a straggler, `trim` made this the earlier of the two
+            if index not in self.stragglers:
+                return own
+            created_ns = self.stragglers[index].created_ns
         by_ttl = created_ns + round(ttl * NANOSECONDS)
         return by_ttl if own is None else min(own, by_ttl)
 
@@ -291,18 +296,18 @@ class Queue:
     def _forget_message(self, index: int) -> None:
         self.feeds.special.pop(index, None)
         self.expiry.times.pop(index, None)
+        if self.aging is not None:
+            self.aging.times.pop(index, None)
 
     def trim(self, first: int) -> None:
         """Remove messages from the front, but keep aside those that are still needed."""
         for subscription in self.subscriptions.values():
             for run in subscription.unsettled_within(self.first, first):
                 for index in range(*run):
-                    self.stragglers[index] = self.timeline.batch(index)
+                    self._keep_aside(index)
         for index in self.pins:
             if self.first <= index < first:
-                self.stragglers[index] = self.timeline.batch(index)
-        if self.config.message_ttl_seconds is not None:
-            self._keep_expiry(first)
+                self._keep_aside(index)
         for places in (self.feeds.special, self.expiry.times):
             if places:
                 for index in [i for i in places if i < first and i not in self.stragglers]:
@@ -317,13 +322,30 @@ class Queue:
             del self.letter_subscriptions[: first - old_first]
             del self.letter_origins[: first - old_first]
 
-    def _keep_expiry(self, first: int) -> None:
-        """Give stragglers an expiry of their own, since the timeline will not know their age."""
-        for index in self.stragglers:
-            if self.first <= index < first:
-                expires_ns = self.expires_ns(index)
-                if expires_ns is not None:
-                    self.expiry.add(index, expires_ns)
+    def _keep_aside(self, index: int) -> None:
+        if index not in self.stragglers:
+            self.stragglers[index] = batch = self.timeline.batch(index)
+            if self.aging is not None:
+                self._age(self.aging, index, batch.created_ns)
+
+    def _age(self, aging: Schedule, index: int, created_ns: int) -> None:
+        ttl = self.config.message_ttl_seconds
+        if ttl is not None:
+            aging.add(index, created_ns + round(ttl * NANOSECONDS))
+
+    def aged(self, now_ns: int) -> list[Run]:
+        """Stragglers whose time to live by the queue is over now, and was not before."""
+        if self.aging is None:
+            self.aging = Schedule()
+            for index, batch in self.stragglers.items():
+                self._age(self.aging, index, batch.created_ns)
+        expiry = self.expiry.times
+        return runs_of(i for i in self.aging.pop_due(now_ns) if expiry.get(i) != NEVER_NS)
+
+    def change_ttl(self) -> None:
+        """Look at all ages again: what had no time left, in flight or dead, may have some now."""
+        self.ttl_checked = 0
+        self.aging = None
 
     def outlive(self, index: int, now_ns: int) -> None:
         """Stop a message from expiring because it was replayed after its time."""
@@ -377,6 +399,7 @@ class Queue:
         for places in (self.feeds.special, self.expiry.times, self.stragglers):
             for index in [index for index in places if first <= index < stop]:
                 del places[index]
+        self.aging = None
 
     @property
     def messages(self) -> int:
@@ -396,6 +419,7 @@ class Queue:
         """Empty a deleted queue, so that those who are still reading it find nothing."""
         self.first = self.next
         self.stragglers.clear()
+        self.aging = None
         self.timeline.trim(self.next, self.next)
 
     @property

@@ -34,11 +34,12 @@ def expire(machine: Machine, queue: Queue, now_ns: int) -> None:
     if ttl is not None:
         before = queue.timeline.index_at_time(now_ns - round(ttl * NANOSECONDS) + 1)
         stop = queue.next if before is None else before
-        # Stragglers, which lie before `first`, have an expiry of their own.
         start = max(queue.ttl_checked, queue.first)
         if stop > start:
             runs += queue.too_old(start, stop)
             queue.ttl_checked = stop
+        if queue.stragglers:
+            runs += queue.aged(now_ns)
     if runs:
         runs = list(Runs(runs))  # a message may have expired in both ways
         for subscription in list(queue.subscriptions.values()):

@@ -291,7 +291,7 @@ class Subscription:
 
     def _ahead(self, lane: Runs, cursor: int) -> Iterator[Run]:
         runs = lane.within(cursor, self.queue.next)
-        if self.settled.stop <= cursor and not self.feed.filter:
+        if self.settled.stop <= cursor:
             return runs
         # Some may be settled without ever being delivered: acked by id, or expired.
         return (part for run in runs for part in self.settled.outside(*run))
@@ -500,17 +500,34 @@ class Subscription:
     def take_back(self, runs: list[Run]) -> None:
         """Undo deliveries that nobody got. The invariant:
 
-        A message that was taken back is as if it had not been delivered: it is ready, with the
-        count and the reason it had before. Only the epoch of the delivery stays used, so that its
-        receipt, should it turn up after all, settles nothing.
+        A message that was taken back is as if it had not been delivered: it is ready, or parked
+        behind an earlier one of its group that was replayed meanwhile, with the count and the
+        reason it had before. Only the epoch of the delivery stays used, so that its receipt, should
+        it turn up after all, settles nothing.
         """
         for run in runs:
             for start, stop, lease in self.leases.take(*run):
                 for index in range(start, stop):
                     if lease.deliveries > 1:
                         self.attempts[index] = Attempts(lease.deliveries - 1, 0, lease.reason)
+                    elif self._steps_back(index):
+                        continue
                     self._make_ready(index)
                 self.counters.returned += stop - start
+
+    def _steps_back(self, index: int) -> bool:
+        """Whether a message that was never delivered after all waits for one of its group.
+
+        That one is earlier, and came back while this one was in flight.
+        """
+        special = self.queue.feeds.special.get(index)
+        if special is None or special.group is None:
+            return False
+        head = self.groups.step_back(special.group)
+        if head is None:
+            return False
+        self._admit(head)
+        return True
 
     def nack(self, indexes: Iterable[int], due_ns: Iterable[int], reason: str) -> None:
         for index, due in zip(indexes, due_ns, strict=True):

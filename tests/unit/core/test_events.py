@@ -18,6 +18,7 @@ from penstock.core.limits import NANOSECONDS
 from penstock.core.machine import Machine, Place
 from penstock.core.receipt import Receipt
 from penstock.core.retry import Backoff
+from penstock.core.snapshot import restore, take_snapshot
 
 QUEUE = "jobs"
 
@@ -122,6 +123,11 @@ def test_a_command_that_changes_nothing_says_nothing() -> None:
     assert delivery.receive(machine, QUEUE, "default", 1, None, 1) is None
     assert settling.ack_up_to(machine, QUEUE, "default", 10, 1) == 0
     assert dead_letters.replay(machine, QUEUE, None, 1) == 0
+    former = Receipt(machine.subscription(QUEUE, "default").id, 0, 1).text
+    for further in (True, False):
+        settling.extend(machine, QUEUE, "default", [former], 5, 1, further=further)
+    settling.nack(machine, QUEUE, "default", [former], None, "", 1)
+    settling.give_back(machine, QUEUE, "default", [former], 1)
     definitions.alter_queue(machine, QUEUE, {}, 1)
     definitions.alter_subscription(machine, QUEUE, "default", {"paused": False}, 1)
     definitions.purge_queue(machine, QUEUE, 1)
@@ -133,3 +139,38 @@ def test_runs_are_written_flat_and_read_back() -> None:
     runs = [(3, 5), (0, 1)]
     assert ev.flat(runs) == [3, 5, 0, 1]
     assert ev.pairs(ev.flat(runs)) == runs
+
+
+def test_what_is_untold_is_in_a_snapshot() -> None:
+    # Given a queue whose events are told, and a message that is published but not told yet
+    machine, _ = new_machine()
+    definitions.alter_queue(machine, QUEUE, {"events": True}, 1)
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 2)
+    assert machine.untold
+    # When another machine goes on from a snapshot
+    twin = Machine(journal=Journal(), rng=Random(1))
+    restore(twin, take_snapshot(machine))
+    # Then it tells the same
+    assert twin.untold == machine.untold
+    assert twin.is_observed
+
+
+def test_of_a_queue_that_is_gone_nothing_is_told() -> None:
+    machine, _ = new_machine()
+    definitions.alter_queue(machine, QUEUE, {"events": True}, 1)
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 2)
+    definitions.delete_queue(machine, QUEUE, 3)
+    assert machine.untold == {}
+
+
+def test_nothing_is_taken_back_for_a_subscription_that_is_gone() -> None:
+    # Given messages that were given to somebody on a subscription that was deleted then
+    machine, journal = new_machine()
+    publishing.publish(machine, QUEUE, publishing.prepare([b"x"]), 1)
+    handout = delivery.receive(machine, QUEUE, "default", 1, None, 1)
+    assert handout is not None
+    definitions.delete_subscription(machine, QUEUE, "default", 2)
+    journal.events.clear()
+    # When he is not there any more, then there is nothing to say about them
+    settling.undo(machine, handout, 3)
+    assert journal.events == []

@@ -89,3 +89,17 @@ def test_a_trim_forgets_nothing_that_is_still_there(
     assert feed.total == total
     assert all(index >= first for index in feed.special)
     assert list(feed.special_within(first, 99)) == list(feed.special)
+
+
+@given(_MESSAGES, st.integers(0, 25), st.integers(0, 25))
+def test_what_is_lost_is_nowhere_and_counts_as_settled(
+    messages: list[tuple[int, bool, bool]], start: int, stop: int
+) -> None:
+    feed = new_feed()
+    for index, (priority, special, _) in enumerate(messages):
+        put(feed, index, priority, special)
+    feed.lose(start, stop)
+    matched, lanes, specials, total = contents(feed)
+    assert matched == [i for i in range(len(messages)) if not start <= i < stop]
+    assert sorted([*specials, *(i for lane in lanes.values() for i in lane)]) == matched
+    assert total == len(messages)

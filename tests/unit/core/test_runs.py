@@ -111,3 +111,9 @@ def test_a_million_contiguous_indexes_are_one_run() -> None:
 def test_runs_cannot_be_hashed() -> None:
     with pytest.raises(TypeError, match="mutable"):
         hash(Runs())
+
+
+def test_runs_are_equal_if_both_their_ends_are() -> None:
+    assert Runs([(0, 2), (5, 7)]) == Runs([(5, 7), (0, 2)])
+    assert Runs([(0, 2), (5, 7)]) != Runs([(0, 3), (5, 7)])
+    assert Runs([(0, 2), (5, 7)]) != Runs([(0, 2), (4, 7)])

@@ -20,6 +20,10 @@ if ARGV[4] ~= '' and not make_events(q.key .. '-events', cmsgpack.unpack(ARGV[4]
   return {'taken'}
 end
 redis.call('HSET', q.key, unpack(ARGV, 5))
+if tonumber(redis.call('HGET', q.key, 'ttl')) ~= q.ttl then
+  -- What had no time left, in flight or dead, may have some now.
+  put(q, 'ttl_checked', 0)
+end
 tell(q)
 save()
 return {'ok'}

@@ -218,7 +218,9 @@ local function give_back(targets)
       if deliveries == 0 then
         redis.call('XACK', q.stream, s.name, entry_id(index))
       end
-      make_ready(q, s, index)
+      if deliveries > 0 or not steps_back(q, s, index) then
+        make_ready(q, s, index)
+      end
       count(s, 'returned', 1)
     end
   end

@@ -389,6 +389,26 @@ local function leave_group(q, s, group, index)
   end
 end
 
+-- Whether the head of a group, which no longer counts as delivered, now waits for an earlier one.
+local function steps_back(q, s, index)
+  local _, _, group = special_of(q, index)
+  if group == '' then
+    return false
+  end
+  local line = s.key .. ':line'
+  local low, high = line_bounds(group)
+  local following = redis.call('ZRANGEBYLEX', line, low, high, 'LIMIT', 0, 1)[1]
+  local earlier = following and tonumber(string.sub(following, 42))
+  if not earlier or earlier > index then
+    return false
+  end
+  redis.call('ZREM', line, following)
+  redis.call('ZADD', line, 0, line_member(group, index))
+  redis.call('HSET', s.key .. ':heads', group, text(earlier))
+  admit(q, s, earlier)
+  return true
+end
+
 -- Put unsettled messages in their places: ready, waiting or line. For a plain subscription only the
 -- odd ones, since the others are ahead.
 local function place(q, s, start, stop)

@@ -36,6 +36,29 @@ local function settle_expired(q, s, runs, in_flight_too)
   end
 end
 
+-- The stragglers whose time to live is over, except those that live forever.
+local function aged(q)
+  local function is_over(member)
+    local entry = entry_at(q, tonumber(member))
+    return entry and tonumber(entry_field(entry, 't')) <= q.now - q.ttl
+  end
+  local key, found = q.key .. ':stragglers', {}
+  local from, to = text(q.ttl_checked), '(' .. text(q.first)
+  local lowest = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, 1)[1]
+  if lowest and is_over(lowest) then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', key, from, to)) do
+      if not is_over(member) then
+        break  -- nor is any that came later
+      end
+      if not redis.call('ZSCORE', q.key .. ':forever', member) then
+        found[#found + 1] = tonumber(member)
+      end
+      put(q, 'ttl_checked', tonumber(member) + 1)
+    end
+  end
+  return found
+end
+
 -- Settle what has expired, for every subscription where it is not in flight.
 local function expire(q)
   local runs = {}
@@ -51,6 +74,11 @@ local function expire(q)
     end
   end
   if q.ttl then
+    if q.ttl_checked < q.first then
+      for _, index in ipairs(aged(q)) do
+        runs[#runs + 1] = {index, index + 1}
+      end
+    end
     local start = math.max(q.ttl_checked, q.first)
     local entry = start < q.next and redis.call('XRANGE', q.stream, text(start), '+', 'COUNT', 1)[1]
     if entry and tonumber(entry_field(entry, 't')) <= q.now - q.ttl then
@@ -153,12 +181,6 @@ local function trim_to(q, first)
     local index = tonumber(member)
     if index >= q.first and index < first then
       keep(index)
-    end
-  end
-  for _, index in ipairs(kept) do
-    local time = q.ttl and expires_at(q, index)
-    if time then
-      set_expiry(q, index, time)
     end
   end
   local stragglers = q.key .. ':stragglers'
