@@ -41,14 +41,14 @@ def parse_position(name: str, text: str, words: tuple[str, ...]) -> Position:
         return {queue: _KAFKAS.get(index, index) for queue, index in found.items()}
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidArgument(
-            f"{name} is {text!r}: use {', '.join(words)}, JSON such as "
-            '{"orders": 17}, or a moment with its zone such as 2030-01-31T12:00:00Z'
-        )
-    return moment.astimezone(UTC)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # no time, or in UTC it is before the year 1 or after 9999
+    raise InvalidArgument(
+        f"{name} is {text!r}: use {', '.join(words)}, JSON such as "
+        '{"orders": 17}, or a moment with its zone such as 2030-01-31T12:00:00Z'
+    )
 
 
 def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
