@@ -113,6 +113,20 @@ def test_where_a_new_stream_begins(world: World, queue: str) -> None:
     assert initial(world.client.read(queue, 0, 1)[0].created_at.isoformat()) == 0
 
 
+def test_a_new_stream_cannot_begin_beyond_the_end(world: World, queue: str) -> None:
+    world.publish(queue, 10)
+    beyond = {"subscribe": queue, "startingOffsets": f'{{"{queue}": 11}}'}
+
+    with pytest.raises(DataLoss, match=f"startingOffsets is 11 for queue '{queue}', which ends"):
+        reader_of(world, **beyond).initialOffset()
+    reader = reader_of(world, **beyond, failOnDataLoss="false")
+
+    # With the next message, rather than with the first.
+    start = reader.initialOffset()
+    assert start == {queue: 10}
+    assert reader.latestOffset(start, ALL) == {queue: 10}
+
+
 def test_a_limit_is_shared_by_the_queues(world: World, queue: str) -> None:
     other = f"{queue}-b"
     world.client.create_queue(other)

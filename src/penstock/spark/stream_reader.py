@@ -81,6 +81,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             starting = self._starting
         if isinstance(starting, int):
+            if starting > state.next and self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"startingOffsets is {starting} for queue {state.name!r}, which ends before "
+                    f"{state.next}"
+                )
+            starting = min(starting, state.next)
             _floor(queues, state, starting)
             return starting
         floor = _floor(queues, state, "latest" if starting == "latest" else "earliest")
