@@ -142,6 +142,23 @@ def test_a_limit_is_shared_by_the_queues(world: World, queue: str) -> None:
     assert world.floor(queue) == 40
 
 
+def test_queues_take_turns_if_the_limit_is_below_their_number(world: World, queue: str) -> None:
+    others = [f"{queue}-b", f"{queue}-c"]
+    for other in others:
+        world.client.create_queue(other)
+    world.publish(queue, 10)
+    reader = reader_of(world, subscribe=",".join([queue, *others]))
+    at = reader.initialOffset()
+
+    for _ in range(6):
+        for other in others:  # always has less waiting than the first
+            world.publish(other, 1)
+        before, at = at, reader.latestOffset(at, ReadMaxRows(2))
+        assert sum(at.values()) - sum(before.values()) == 2
+
+    assert at == dict.fromkeys([queue, *others], 4)
+
+
 def test_a_queue_that_appears_is_read_from_its_beginning(world: World, queue: str) -> None:
     world.publish(queue, 2)
     reader = reader_of(world, subscribePattern=f"{queue}.*")

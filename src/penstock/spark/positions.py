@@ -68,12 +68,20 @@ def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
     return ranges
 
 
-def share(backlogs: dict[str, int], limit: int) -> dict[str, int]:
-    """Share ``limit`` rows between the backlogs: equally, as far as each backlog goes."""
+def share(backlogs: dict[str, int], limit: int, turn: int) -> dict[str, int]:
+    """Share ``limit`` rows between the backlogs: equally, as far as each backlog goes.
+
+    If there is not a row for each, they take turns: ``turn`` is how many rows were taken before.
+    """
+    if limit < len(backlogs):
+        names = sorted(backlogs)
+        first = turn % len(names)
+        chosen = set((names[first:] + names[:first])[:limit])
+        return {name: int(name in chosen) for name in names}
     taken = {}
     left, waiting = limit, len(backlogs)
     for queue, backlog in sorted(backlogs.items(), key=lambda item: item[1]):
-        taken[queue] = min(backlog, max(left // waiting, 1 if left else 0))
+        taken[queue] = min(backlog, left // waiting)
         left -= taken[queue]
         waiting -= 1
     return taken

@@ -118,7 +118,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = start | heads | found
         if isinstance(limit, ReadMaxRows):
             backlogs = {name: end[name] - at for name, at in start.items() if end[name] > at}
-            for name, rows in share(backlogs, limit.max_rows).items():
+            turn = sum(start.values())
+            for name, rows in share(backlogs, limit.max_rows, turn).items():
                 end[name] = start[name] + rows
         self._idle_since = start if end == start else None
         return end
