@@ -139,6 +139,18 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     assert "nowhere" in log.read_text()
 
 
+def test_a_wrong_condition_is_told_in_one_line(lake: Lake, tmp_path: Path) -> None:
+    landings.land(Landing(lake, "bronze"), 0, 10)
+    where = ["--lake", str(lake.root), "--master", "local[1]"]
+
+    done = penstock("replay", "--where", "no_such = 1", "--to", "q", *where, cwd=tmp_path)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    told = "invalid_argument: --where is not a condition over bronze: [UNRESOLVED_COLUMN"
+    assert line.startswith(told)
+
+
 @pytest.mark.parametrize("command", [["run"], ["compact"], ["replay", "--where", "1", "--to", "q"]])
 @pytest.mark.parametrize(
     ("words", "told"),

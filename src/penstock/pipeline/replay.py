@@ -12,7 +12,7 @@ from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
-from penstock.pipeline.queries import told_in_one_sentence
+from penstock.pipeline.queries import reason_of, told_in_one_sentence
 from penstock.pipeline.tables import read_table
 
 __all__ = ["Replay"]
@@ -36,7 +36,9 @@ class Replay:
             table = read_table(spark, lake, MESSAGES.table)
             self._rows = table.where(F.expr(where))
         except PySparkException as exc:
-            raise InvalidArgument(f"--where is not a condition over bronze: {exc}") from exc
+            raise InvalidArgument(
+                f"--where is not a condition over bronze: {reason_of(exc)}"
+            ) from exc
 
     def count(self) -> dict[str, int]:
         """How many messages match, by queue. Raises `QueryFailed`."""
