@@ -13,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from penstock.cli import exits
 from penstock.cli.pipeline import app
 from penstock.pipeline import gold, silver
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.queries import failed
 from penstock.pipeline.session import check_master
 from tests.spark import landings
 from tests.spark.helpers import QUICK, World
@@ -137,6 +139,35 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     log = tmp_path / "lake" / "_penstock" / "spark.log"
     assert f"Spark did not start: {log} has the reason" in "".join(done.stderr.splitlines())
     assert "nowhere" in log.read_text()
+
+
+@pytest.mark.usefixtures("settings_stay")
+@pytest.mark.parametrize("more", [[], ["--queues", "orders"]])
+def test_a_run_that_the_server_does_not_allow_has_the_exit_code_of_that(
+    world: World, tmp_path: Path, more: list[str]
+) -> None:
+    where = ["--lake", str(tmp_path / "lake"), "--url", world.options["url"]]
+    who = ["--user", "admin", "--password", "wrong"]
+
+    done = call("run", "--once", "--master", "local[2]", *where, *who, *more)
+
+    assert done.exit_code == exits.DENIED
+    assert "unauthorized: name and password, or the token, are missing or wrong" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("penstock.spark.errors.Unreachable: http://h could not do it", "unreachable"),
+        ("penstock.spark.errors.Refused: forbidden: this needs ADMIN", "forbidden"),
+        ("penstock.spark.errors.DataLoss: messages are gone", ""),
+        ("java.lang.OutOfMemoryError: Java heap space", ""),
+    ],
+)
+def test_a_failed_query_knows_what_the_server_answered(text: str, code: str) -> None:
+    error = failed("the stream ended", RuntimeError(f"Traceback:\n  File x\n{text}"))
+
+    assert error.reason == code
 
 
 def test_a_wrong_condition_is_told_in_one_line(lake: Lake, tmp_path: Path) -> None:

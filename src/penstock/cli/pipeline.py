@@ -421,6 +421,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except PenstockError as exc:
-        exits.fail(exc)
+        # What the server has answered a worker of Spark counts, rather than that a query failed.
+        exits.fail(exc, reason=getattr(exc, "reason", ""))
     except OSError as exc:
         exits.stop(f"the lake cannot be read or written: {exc}", exits.STORE)
