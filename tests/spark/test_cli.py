@@ -155,12 +155,33 @@ def test_a_run_that_the_server_does_not_allow_has_the_exit_code_of_that(
     assert "unauthorized: name and password, or the token, are missing or wrong" in done.stderr
 
 
+@pytest.mark.usefixtures("settings_stay")
+def test_a_run_that_misses_messages_names_its_own_option(
+    world: World, queue: str, tmp_path: Path
+) -> None:
+    world.client.create_subscription(queue, "pipeline", start="earliest")
+    world.publish(queue, 2)
+    world.client.purge_queue(queue)
+    where = ["--lake", str(tmp_path / "lake"), "--url", world.options["url"]]
+    run = ["run", "--once", "--queues", queue, "--master", "local[2]", *where]
+    assert call(*run).exit_code == 0
+    world.publish(queue, 2)
+    world.client.purge_queue(queue)
+
+    done = call(*run)
+
+    assert done.exit_code == exits.REFUSED
+    assert "2 messages are gone that were not read yet: index 2 to 3" in done.stderr
+    assert done.stderr.rstrip().endswith("--ignore-data-loss")
+    assert call(*run, "--ignore-data-loss").exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("text", "code"),
     [
         ("penstock.spark.errors.Unreachable: http://h could not do it", "unreachable"),
         ("penstock.spark.errors.Refused: forbidden: this needs ADMIN", "forbidden"),
-        ("penstock.spark.errors.DataLoss: messages are gone", ""),
+        ("penstock.spark.errors.DataLoss: messages are gone", "data_loss"),
         ("java.lang.OutOfMemoryError: Java heap space", ""),
     ],
 )

@@ -60,6 +60,8 @@ def _hint(error: PenstockError, code: str) -> str:
         return (
             ". Set PENSTOCK_USER and PENSTOCK_PASSWORD, or pass --user and --password, or --token"
         )
+    if code == "data_loss":
+        return ". Of a pipeline that option is --ignore-data-loss"
     if isinstance(error.__cause__, ConnectionRefusedError):
         return ". Start a server with `penstock serve`, or name one with --url"
     return ""

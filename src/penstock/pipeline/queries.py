@@ -9,12 +9,12 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from penstock.pipeline.errors import QueryFailed
-from penstock.spark.errors import Refused, Unreachable
+from penstock.spark.errors import DataLoss, Refused, Unreachable
 
 __all__ = ["failed", "reason_of", "told_in_one_sentence"]
 
-_REFUSED, _UNREACHABLE = (
-    f"{each.__module__}.{each.__qualname__}: " for each in (Refused, Unreachable)
+_LOST, _REFUSED, _UNREACHABLE = (
+    f"{each.__module__}.{each.__qualname__}: " for each in (DataLoss, Refused, Unreachable)
 )
 
 
@@ -31,7 +31,9 @@ def failed(what: str, error: Exception) -> QueryFailed:
     """What a query ended with. Of an error of a worker, Spark has the text alone."""
     line = reason_of(error)
     code = ""
-    if line.startswith(_UNREACHABLE):
+    if line.startswith(_LOST):
+        code = DataLoss.code
+    elif line.startswith(_UNREACHABLE):
         code = Unreachable.code
     elif line.startswith(_REFUSED):
         code = line.removeprefix(_REFUSED).partition(": ")[0]
