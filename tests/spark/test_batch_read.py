@@ -164,6 +164,19 @@ def test_a_condition_on_the_id_or_the_time_is_pushed_down(world: World, queue: s
     assert indexes(rows.where(F.col("created_at") < F.lit(message.created_at))) == [
         m.index for m in world.client.read(queue) if m.created_at < message.created_at
     ]
+    assert indexes(rows.where(F.col("created_at") <= F.lit(message.created_at))) == [
+        m.index for m in world.client.read(queue) if m.created_at <= message.created_at
+    ]
+
+
+def test_a_condition_may_have_the_last_moment_there_is(world: World, queue: str) -> None:
+    world.publish(queue, 3)
+
+    rows = world.read(subscribe=queue, pushFilters="true")
+
+    last = "timestamp '9999-12-31 23:59:59.999999'"
+    assert indexes(rows.where(f"created_at <= {last}")) == [0, 1, 2]
+    assert indexes(rows.where(f"created_at > {last}")) == []
 
 
 @pytest.mark.parametrize(
@@ -171,6 +184,8 @@ def test_a_condition_on_the_id_or_the_time_is_pushed_down(world: World, queue: s
     [
         ('{"%s": 3}', '{"%s": 2}', "the end, 2, is before the start, 3"),
         ("2030-01-02T00:00:00Z", "2030-01-01T00:00:00Z", "the end is before the start"),
+        ("9999-12-31T23:59:59-05:00", "latest", "startingOffsets is '9999-12-31T23:59:59-05:00'"),
+        ("earliest", "0001-01-01T00:00:00+05:00", "endingOffsets is '0001-01-01T00:00:00"),
         ('{"%s": 6}', "latest", "startingOffsets is 6 for queue .*, which ends before 5"),
         ("earliest", '{"%s": 6}', "endingOffsets is 6 for queue .*, which ends before 5"),
     ],

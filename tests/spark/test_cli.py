@@ -13,10 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from penstock.cli import exits
 from penstock.cli.pipeline import app
 from penstock.pipeline import gold, silver
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
+from penstock.pipeline.queries import failed
 from penstock.pipeline.session import check_master
 from tests.spark import landings
 from tests.spark.helpers import QUICK, World
@@ -107,6 +109,13 @@ def test_a_lake_from_its_first_run_to_its_end(world: World, queue: str, tmp_path
         (["run", "--queues", "a", "--pattern", "b"], "contradict each other"),
         (["run", "--queues", "a,b c"], "queue name 'b c' is not allowed: use 1 to 50 letters"),
         (["run", "--queues", "orders-dlq"], "orders-dlq holds dead letters, which a pipeline does"),
+        (["run", "--queues", ""], "name no queue when they are empty: leave both out for all"),
+        (["run", "--queues", ","], "name no queue when they are empty"),
+        (["run", "--pattern", ""], "name no queue when they are empty"),
+        (["run", "--pattern", "["], "subscribePattern is not a regular expression"),
+        (["run", "--subscription", "a b"], "subscription name 'a b' is not allowed"),
+        (["run", "--lake", ""], "'' is neither a directory nor s3://bucket/path"),
+        (["replay", "--where", "true", "--to", "b c"], "queue name 'b c' is not allowed"),
         (["run", "--lake", "lake[1]"], "because Spark takes '[' in the path of a file for a"),
         (["run", "--lake", "ftp://host/lake"], "is neither a directory nor s3://bucket/path"),
     ],
@@ -130,6 +139,68 @@ def test_a_spark_that_does_not_start_is_told_in_one_sentence(tmp_path: Path) -> 
     log = tmp_path / "lake" / "_penstock" / "spark.log"
     assert f"Spark did not start: {log} has the reason" in "".join(done.stderr.splitlines())
     assert "nowhere" in log.read_text()
+
+
+@pytest.mark.usefixtures("settings_stay")
+@pytest.mark.parametrize("more", [[], ["--queues", "orders"]])
+def test_a_run_that_the_server_does_not_allow_has_the_exit_code_of_that(
+    world: World, tmp_path: Path, more: list[str]
+) -> None:
+    where = ["--lake", str(tmp_path / "lake"), "--url", world.options["url"]]
+    who = ["--user", "admin", "--password", "wrong"]
+
+    done = call("run", "--once", "--master", "local[2]", *where, *who, *more)
+
+    assert done.exit_code == exits.DENIED
+    assert "unauthorized: name and password, or the token, are missing or wrong" in done.stderr
+
+
+@pytest.mark.usefixtures("settings_stay")
+def test_a_run_that_misses_messages_names_its_own_option(
+    world: World, queue: str, tmp_path: Path
+) -> None:
+    world.client.create_subscription(queue, "pipeline", start="earliest")
+    world.publish(queue, 2)
+    world.client.purge_queue(queue)
+    where = ["--lake", str(tmp_path / "lake"), "--url", world.options["url"]]
+    run = ["run", "--once", "--queues", queue, "--master", "local[2]", *where]
+    assert call(*run).exit_code == 0
+    world.publish(queue, 2)
+    world.client.purge_queue(queue)
+
+    done = call(*run)
+
+    assert done.exit_code == exits.REFUSED
+    assert "2 messages are gone that were not read yet: index 2 to 3" in done.stderr
+    assert done.stderr.rstrip().endswith("--ignore-data-loss")
+    assert call(*run, "--ignore-data-loss").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("penstock.spark.errors.Unreachable: http://h could not do it", "unreachable"),
+        ("penstock.spark.errors.Refused: forbidden: this needs ADMIN", "forbidden"),
+        ("penstock.spark.errors.DataLoss: messages are gone", "data_loss"),
+        ("java.lang.OutOfMemoryError: Java heap space", ""),
+    ],
+)
+def test_a_failed_query_knows_what_the_server_answered(text: str, code: str) -> None:
+    error = failed("the stream ended", RuntimeError(f"Traceback:\n  File x\n{text}"))
+
+    assert error.reason == code
+
+
+def test_a_wrong_condition_is_told_in_one_line(lake: Lake, tmp_path: Path) -> None:
+    landings.land(Landing(lake, "bronze"), 0, 10)
+    where = ["--lake", str(lake.root), "--master", "local[1]"]
+
+    done = penstock("replay", "--where", "no_such = 1", "--to", "q", *where, cwd=tmp_path)
+
+    assert done.returncode == 1
+    [line] = done.stderr.splitlines()
+    told = "invalid_argument: --where is not a condition over bronze: [UNRESOLVED_COLUMN"
+    assert line.startswith(told)
 
 
 @pytest.mark.parametrize("command", [["run"], ["compact"], ["replay", "--where", "1", "--to", "q"]])

@@ -229,6 +229,8 @@ def test_an_object_store_that_overwrites_in_spite_of_the_condition_is_refused(
 @pytest.mark.parametrize(
     ("location", "told"),
     [
+        ("", "neither a directory nor s3://bucket/path"),
+        ("file://", "neither a directory nor s3://bucket/path"),
         ("ftp://host/lake", "neither a directory nor s3://bucket/path"),
         ("s3://", "names no bucket"),
     ],

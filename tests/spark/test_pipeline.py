@@ -373,6 +373,23 @@ def test_a_replay_that_is_repeated_after_a_compaction_publishes_nothing_twice(
     assert replayed == [b"body %d" % n for n in range(15)]
 
 
+def test_a_replay_whose_condition_meets_others_by_then_publishes_them(
+    world: World, queue: str, lake: Lake
+) -> None:
+    target = f"{queue}-again"
+    world.client.create_queue(target)
+    world.publish(queue, 10)
+    land(world, lake, queue)
+    world.spark.sql("DECLARE OR REPLACE VARIABLE passed INT")
+
+    for passed in (5, 10):  # like the current time
+        world.spark.sql(f"SET VARIABLE passed = {passed}")
+        Replay(world.spark, lake, "index < passed", target).send(world.options)
+
+    replayed = {message.body for message in world.client.read(target)}
+    assert replayed == {b"body %d" % n for n in range(10)}
+
+
 def test_a_replay_of_nonsense_is_refused(world: World, queue: str, lake: Lake) -> None:
     with pytest.raises(InvalidArgument, match="there is nothing in bronze"):
         Replay(world.spark, lake, "true", queue)

@@ -105,6 +105,15 @@ def test_what_was_before_the_last_24_hours_is_left_out_of_every_plot(full: Lake)
     assert "up to 2020-02-03 12:00 UTC" in report.html()
 
 
+def test_dead_letters_of_before_midnight_still_need_attention_after_it(full: Lake) -> None:
+    reader = {"queue": "orders", "subscription": "billing"}
+    after_midnight = NOON + timedelta(hours=12, minutes=5)
+    put(full, "backlog_minute", [{"minute": after_midnight, **reader, "backlog": 0}], "2020-02-01")
+    put(full, "dead_letters", [{**reader, "reason": "<no> card", "dead": 1}], "2020-02-01")
+
+    assert ("8 dead letters", "orders: <no> card") in Report(full).attention()
+
+
 def test_a_clock_that_was_years_ahead_hides_nothing(full: Lake) -> None:
     before = Report(full).html()
     reader = {"queue": "orders", "subscription": "billing"}

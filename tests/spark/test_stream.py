@@ -113,6 +113,20 @@ def test_where_a_new_stream_begins(world: World, queue: str) -> None:
     assert initial(world.client.read(queue, 0, 1)[0].created_at.isoformat()) == 0
 
 
+def test_a_new_stream_cannot_begin_beyond_the_end(world: World, queue: str) -> None:
+    world.publish(queue, 10)
+    beyond = {"subscribe": queue, "startingOffsets": f'{{"{queue}": 11}}'}
+
+    with pytest.raises(DataLoss, match=f"startingOffsets is 11 for queue '{queue}', which ends"):
+        reader_of(world, **beyond).initialOffset()
+    reader = reader_of(world, **beyond, failOnDataLoss="false")
+
+    # With the next message, rather than with the first.
+    start = reader.initialOffset()
+    assert start == {queue: 10}
+    assert reader.latestOffset(start, ALL) == {queue: 10}
+
+
 def test_a_limit_is_shared_by_the_queues(world: World, queue: str) -> None:
     other = f"{queue}-b"
     world.client.create_queue(other)
@@ -126,6 +140,23 @@ def test_a_limit_is_shared_by_the_queues(world: World, queue: str) -> None:
     assert end == {queue: 40, other: 10}
     assert reader.latestOffset(end, ReadMaxRows(50)) == {queue: 90, other: 10}
     assert world.floor(queue) == 40
+
+
+def test_queues_take_turns_if_the_limit_is_below_their_number(world: World, queue: str) -> None:
+    others = [f"{queue}-b", f"{queue}-c"]
+    for other in others:
+        world.client.create_queue(other)
+    world.publish(queue, 10)
+    reader = reader_of(world, subscribe=",".join([queue, *others]))
+    at = reader.initialOffset()
+
+    for _ in range(6):
+        for other in others:  # always has less waiting than the first
+            world.publish(other, 1)
+        before, at = at, reader.latestOffset(at, ReadMaxRows(2))
+        assert sum(at.values()) - sum(before.values()) == 2
+
+    assert at == dict.fromkeys([queue, *others], 4)
 
 
 def test_a_queue_that_appears_is_read_from_its_beginning(world: World, queue: str) -> None:

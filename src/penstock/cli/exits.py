@@ -45,17 +45,23 @@ MEANINGS = {
 _BY_CODE = {"unreachable": UNREACHABLE, "unauthorized": DENIED, "forbidden": DENIED}
 
 
-def fail(error: PenstockError) -> NoReturn:
-    """End with what a server or a client raised: one sentence, with its stable code."""
-    stop(f"{error.code}: {error}{_hint(error)}", _BY_CODE.get(error.code, REFUSED))
+def fail(error: PenstockError, *, reason: str = "") -> NoReturn:
+    """End with what a server or a client raised: one sentence, with its stable code.
+
+    ``reason`` is the code of what it was caused by, if that is another error.
+    """
+    code = reason or error.code
+    stop(f"{error.code}: {error}{_hint(error, code)}", _BY_CODE.get(code, REFUSED))
 
 
-def _hint(error: PenstockError) -> str:
+def _hint(error: PenstockError, code: str) -> str:
     """What to do about it on the command line; the library's texts know nothing of options."""
-    if error.code == "unauthorized":
+    if code == "unauthorized":
         return (
             ". Set PENSTOCK_USER and PENSTOCK_PASSWORD, or pass --user and --password, or --token"
         )
+    if code == "data_loss":
+        return ". Of a pipeline that option is --ignore-data-loss"
     if isinstance(error.__cause__, ConnectionRefusedError):
         return ". Start a server with `penstock serve`, or name one with --url"
     return ""

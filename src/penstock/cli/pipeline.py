@@ -126,11 +126,15 @@ def run_command(
         from penstock.pipeline.lake import Lake
         from penstock.pipeline.run import Job, run
         from penstock.pipeline.silver import check_schemas
-        from penstock.spark.options import check_queue
+        from penstock.spark.options import check_queue, read_options
 
-        if queues and pattern:
+        if queues is not None and pattern is not None:
             raise InvalidArgument("--queues and --pattern contradict each other: give one")
         names = [name.strip() for name in (queues or "").split(",") if name.strip()]
+        if (queues is not None and not names) or pattern == "":
+            raise InvalidArgument(
+                "--queues and --pattern name no queue when they are empty: leave both out for all"
+            )
         for name in names:
             check_queue(name)
             if name.endswith(DEAD_LETTER_SUFFIX):
@@ -155,6 +159,7 @@ def run_command(
             checkpoints=checkpoint,
             batch_seconds=batch_seconds,
         )
+        read_options(job.stream_options, "stream")  # refuses what the stream would, but at once
         stop = threading.Event()
         spark = lake_session(
             job.lake, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
@@ -230,7 +235,9 @@ def replay_command(
     with _refusals():
         from penstock.pipeline.jars import lake_session
         from penstock.pipeline.replay import Replay
+        from penstock.spark.options import check_queue
 
+        check_queue(to)
         found = _existing(lake)
         spark = lake_session(
             found, _master(master), memory=driver_memory, settings=conf, fetch_jars=fetch_jars
@@ -421,6 +428,7 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except PenstockError as exc:
-        exits.fail(exc)
+        # What the server has answered a worker of Spark counts, rather than that a query failed.
+        exits.fail(exc, reason=getattr(exc, "reason", ""))
     except OSError as exc:
         exits.stop(f"the lake cannot be read or written: {exc}", exits.STORE)

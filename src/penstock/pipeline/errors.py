@@ -35,6 +35,10 @@ class LakeDamaged(PipelineError):
 
 
 class QueryFailed(PipelineError):
-    """A Spark query ended with an error."""
+    """A Spark query ended with an error. `reason` is its code, if it is one of Penstock's."""
 
     code = "query_failed"
+
+    def __init__(self, text: str, *, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason

@@ -36,10 +36,12 @@ def place_of(location: str | Path | Place) -> Place:
     if isinstance(location, Place):
         return location
     scheme, separator, rest = str(location).partition("://")
-    if not separator or scheme == "file":
-        path = Path(rest if separator else location).absolute()
-        return Place(fs.LocalFileSystem(), str(path), is_local=True)
+    is_local = not separator or scheme == "file"
+    directory = rest if separator else str(location)
+    if is_local and directory:
+        return Place(fs.LocalFileSystem(), str(Path(directory).absolute()), is_local=True)
     if scheme not in _STORES:
+        # Nothing at all, as of a variable that is not set, is not the current directory.
         raise InvalidArgument(f"{str(location)!r} is neither a directory nor s3://bucket/path")
     if not rest.strip("/"):
         raise InvalidArgument(f"{str(location)!r} names no bucket: use s3://bucket/path")

@@ -9,8 +9,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from penstock.pipeline.errors import QueryFailed
+from penstock.spark.errors import DataLoss, Refused, Unreachable
 
-__all__ = ["reason_of", "told_in_one_sentence"]
+__all__ = ["failed", "reason_of", "told_in_one_sentence"]
+
+_LOST, _REFUSED, _UNREACHABLE = (
+    f"{each.__module__}.{each.__qualname__}: " for each in (DataLoss, Refused, Unreachable)
+)
 
 
 @contextmanager
@@ -19,7 +24,20 @@ def told_in_one_sentence(what: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as exc:
-        raise QueryFailed(f"{what}: {reason_of(exc)}") from exc
+        raise failed(what, exc) from exc
+
+
+def failed(what: str, error: Exception) -> QueryFailed:
+    """What a query ended with. Of an error of a worker, Spark has the text alone."""
+    line = reason_of(error)
+    code = ""
+    if line.startswith(_LOST):
+        code = DataLoss.code
+    elif line.startswith(_UNREACHABLE):
+        code = Unreachable.code
+    elif line.startswith(_REFUSED):
+        code = line.removeprefix(_REFUSED).partition(": ")[0]
+    return QueryFailed(f"{what}: {line}", reason=code)
 
 
 def reason_of(error: Exception) -> str:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.errors import InvalidArgument
 from penstock.pipeline.bronze import MESSAGES
 from penstock.pipeline.lake import Lake
 from penstock.pipeline.landing import Landing
-from penstock.pipeline.queries import told_in_one_sentence
+from penstock.pipeline.queries import reason_of, told_in_one_sentence
 from penstock.pipeline.tables import read_table
 
 __all__ = ["Replay"]
@@ -31,26 +31,34 @@ class Replay:
             raise InvalidArgument(f"there is nothing in bronze at {lake.root}: run the pipeline")
         self._where = where
         self._queue = queue
+        self._chosen: list[Row] | None = None
         try:
             table = read_table(spark, lake, MESSAGES.table)
             self._rows = table.where(F.expr(where))
         except PySparkException as exc:
-            raise InvalidArgument(f"--where is not a condition over bronze: {exc}") from exc
+            raise InvalidArgument(
+                f"--where is not a condition over bronze: {reason_of(exc)}"
+            ) from exc
 
     def count(self) -> dict[str, int]:
         """How many messages match, by queue. Raises `QueryFailed`."""
         with told_in_one_sentence("the messages cannot be counted"):
-            found = self._rows.groupBy("queue").count().orderBy("queue").collect()
-        return {row["queue"]: row["count"] for row in found}
+            mark = F.bit_xor(F.xxhash64("index")).alias("mark")
+            every = self._rows.groupBy("queue").agg(F.count("*").alias("count"), mark)
+            self._chosen = every.orderBy("queue").collect()
+        return {row["queue"]: row["count"] for row in self._chosen}
 
     def send(self, options: dict[str, str]) -> None:
         """Publish them, with two more attributes that say where they come from.
 
         The same replay of the same bronze has the same key, so repeating it within the queue's
-        dedup window publishes nothing twice, whatever the files are by then, or the cores. Raises
-        `QueryFailed`.
+        dedup window publishes nothing twice, whatever the files are by then, or the cores. If the
+        condition meets others by then, as one with the current time may, it is another replay:
+        under the same key they would pass for published. Raises `QueryFailed`.
         """
-        words = f"{self._where}\n{self._queue}\n{self._entry}"
+        if self._chosen is None:
+            self.count()
+        words = f"{self._where}\n{self._queue}\n{self._entry}\n{self._chosen}"
         key = "replay-" + hashlib.sha256(words.encode()).hexdigest()[:32]
         writer = _messages(self._rows).write.format("penstock").mode("append")
         with told_in_one_sentence("the messages cannot be published"):

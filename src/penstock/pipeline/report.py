@@ -50,7 +50,8 @@ class Report:
         self._traffic = _after(since, traffic)
         self._delivery = _after(since, delivery)
         self._backlog = _after(since, backlog)
-        self._letters = _last_day(since, letters)
+        # They have no minute, and none of the 24 hours may be missing: all of both days.
+        self._letters = [row for row in letters if row["day"] >= since.date()]
         self._talkers = _last_day(since, talkers)
 
     def plots(self) -> dict[str, str]:
@@ -73,7 +74,10 @@ class Report:
                 "messages",
             ),
             "dead-letters": svg.bars(
-                "Dead letters by reason", _by_reason(self._letters), "messages", "none"
+                "Dead letters by reason, of the last two days",
+                _by_reason(self._letters),
+                "messages",
+                "none",
             ),
             "talkers": svg.bars(
                 "Top talkers, by bytes of the last day", _by_talker(self._talkers), "bytes"

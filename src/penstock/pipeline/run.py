@@ -19,11 +19,10 @@ from penstock.pipeline.backlogs import measure_backlogs
 from penstock.pipeline.bronze import EVENTS, MESSAGES, Feed, Landed, land_stream
 from penstock.pipeline.compaction import Compacted, Show, compact_table
 from penstock.pipeline.days import compact_days, days_table, limits_of
-from penstock.pipeline.errors import QueryFailed
 from penstock.pipeline.jars import CATALOG
 from penstock.pipeline.lake import DELTA, ICEBERG, PARQUET, Lake
 from penstock.pipeline.landing import Landing
-from penstock.pipeline.queries import reason_of, told_in_one_sentence
+from penstock.pipeline.queries import failed, told_in_one_sentence
 from penstock.pipeline.start import start_patiently
 from penstock.spark.options import read_options
 from penstock.spark.queues import Queues
@@ -190,7 +189,7 @@ class _Streams:
 def _check(query: StreamingQuery) -> None:
     error = query.exception()
     if error is not None:
-        raise QueryFailed(f"the stream {query.name} ended: {reason_of(error)}")
+        raise failed(f"the stream {query.name} ended", error)
 
 
 def _lag(query: StreamingQuery) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from penstock.errors import InvalidArgument
@@ -49,6 +51,8 @@ _LOCAL = {
 _INSTALLED = {"spark.python.daemon.module": "penstock.pipeline.daemon"}
 
 
+# Of PySpark, which writes a line of JSON with the traces to stderr for each error that it raises.
+_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 # What Spark itself understands.
 _MASTER = re.compile(
     r"local|local\[(\d+|\*)(\s*,\s*\d+)?\]|local-cluster\[[\d\s]+,[\d\s]+,[\d\s]+\]"
@@ -122,7 +126,10 @@ def make_quiet_session(
     try:
         with log.open("ab") as file:
             os.dup2(file.fileno(), 2)  # the JVM that is started now inherits it
-            return make_session(master, memory=memory, settings=settings, is_shielded=True)
+            session = make_session(master, memory=memory, settings=settings, is_shielded=True)
     finally:
         os.dup2(screen, 2)
         os.close(screen)
+    for name in _LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    return session

@@ -41,14 +41,14 @@ def parse_position(name: str, text: str, words: tuple[str, ...]) -> Position:
         return {queue: _KAFKAS.get(index, index) for queue, index in found.items()}
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise InvalidArgument(
-            f"{name} is {text!r}: use {', '.join(words)}, JSON such as "
-            '{"orders": 17}, or a moment with its zone such as 2030-01-31T12:00:00Z'
-        )
-    return moment.astimezone(UTC)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass  # no time, or in UTC it is before the year 1 or after 9999
+    raise InvalidArgument(
+        f"{name} is {text!r}: use {', '.join(words)}, JSON such as "
+        '{"orders": 17}, or a moment with its zone such as 2030-01-31T12:00:00Z'
+    )
 
 
 def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
@@ -68,12 +68,20 @@ def split(spans: dict[str, Span], options: ReadOptions) -> list[Range]:
     return ranges
 
 
-def share(backlogs: dict[str, int], limit: int) -> dict[str, int]:
-    """Share ``limit`` rows between the backlogs: equally, as far as each backlog goes."""
+def share(backlogs: dict[str, int], limit: int, turn: int) -> dict[str, int]:
+    """Share ``limit`` rows between the backlogs: equally, as far as each backlog goes.
+
+    If there is not a row for each, they take turns: ``turn`` is how many rows were taken before.
+    """
+    if limit < len(backlogs):
+        names = sorted(backlogs)
+        first = turn % len(names)
+        chosen = set((names[first:] + names[:first])[:limit])
+        return {name: int(name in chosen) for name in names}
     taken = {}
     left, waiting = limit, len(backlogs)
     for queue, backlog in sorted(backlogs.items(), key=lambda item: item[1]):
-        taken[queue] = min(backlog, max(left // waiting, 1 if left else 0))
+        taken[queue] = min(backlog, left // waiting)
         left -= taken[queue]
         waiting -= 1
     return taken

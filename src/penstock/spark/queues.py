@@ -7,7 +7,7 @@ subscription are those of ``<queue>-events``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -163,11 +163,18 @@ class Queues:
 
     def index_at(self, state: QueueState, moment: datetime) -> int:
         """The first index that is not older than ``moment``, or the end of the queue."""
+        return self._first(state, lambda at: at >= moment)
+
+    def index_after(self, state: QueueState, moment: datetime) -> int:
+        """The first index that is younger than ``moment``, or the end of the queue."""
+        return self._first(state, lambda at: at > moment)
+
+    def _first(self, state: QueueState, is_far_enough: Callable[[datetime], bool]) -> int:
         low, high = state.first, state.next
         while low < high:
             middle = (low + high) // 2
             at = self._time_of(state.name, middle)
-            if at is None or at < moment:
+            if at is None or not is_far_enough(at):
                 low = middle + 1
             else:
                 high = middle

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -107,7 +107,7 @@ class PushingReader(PenstockReader):
         if isinstance(value, datetime) and _column(each) == "created_at":
             moment = value.astimezone(UTC)
             at = queues.index_at(state, moment)
-            behind = queues.index_at(state, moment + timedelta(microseconds=1))
+            behind = queues.index_after(state, moment)
         elif isinstance(value, int) and _column(each) == "index":
             at, behind = value, value + 1
         else:

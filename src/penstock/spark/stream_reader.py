@@ -81,6 +81,12 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             starting = self._starting
         if isinstance(starting, int):
+            if starting > state.next and self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"startingOffsets is {starting} for queue {state.name!r}, which ends before "
+                    f"{state.next}"
+                )
+            starting = min(starting, state.next)
             _floor(queues, state, starting)
             return starting
         floor = _floor(queues, state, "latest" if starting == "latest" else "earliest")
@@ -112,7 +118,8 @@ class PenstockStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = start | heads | found
         if isinstance(limit, ReadMaxRows):
             backlogs = {name: end[name] - at for name, at in start.items() if end[name] > at}
-            for name, rows in share(backlogs, limit.max_rows).items():
+            turn = sum(start.values())
+            for name, rows in share(backlogs, limit.max_rows, turn).items():
                 end[name] = start[name] + rows
         self._idle_since = start if end == start else None
         return end
