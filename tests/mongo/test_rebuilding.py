@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from penstock.broker import Broker
 from penstock.core.message import Message, NewMessage
 from penstock.core.settling import Outcome
-from penstock.errors import QueueNotFound
+from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Addresses, Open
@@ -149,6 +149,81 @@ async def test_dead_letters_come_back_and_can_be_replayed(
     assert await other.receive("jobs") == []
     assert await other.replay("jobs") == 1
     assert [d.body for d in await other.receive("jobs", limit=9)] == [b"bad"]
+
+
+async def test_a_dead_letter_that_only_half_of_the_record_has_makes_room_for_another(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a", b"b"])
+    await store.copy_changed()
+    # Given a server that dies as it has put a dead letter into the record, but not what it is of
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    second = await open_server()
+    # When another message is the first dead letter now
+    given = await Broker(second).receive("jobs", limit=2)
+    await Broker(second).nack("jobs", [given[1]], reason="no")
+    # Then the record has that one
+    await second.copy_all()
+    await Broker(second).create_subscription("jobs", "more")
+    await addresses.wipe_redis()
+    (letter,) = await Broker(await open_server()).dead_letters("jobs")
+    assert letter.dead_letter is not None
+    assert (letter.body, letter.dead_letter.reason) == (b"b", "no")
+
+
+async def test_a_dead_letter_of_the_same_message_has_the_reason_that_it_failed_for_at_last(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await store.copy_changed()
+    await broker.nack("jobs", await broker.receive("jobs"), reason="first")
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    second = await open_server()
+    await Broker(second).nack("jobs", await Broker(second).receive("jobs"), reason="last")
+    await second.copy_all()
+    await addresses.wipe_redis()
+    (letter,) = await Broker(await open_server()).dead_letters("jobs")
+    assert letter.dead_letter is not None
+    assert letter.dead_letter.reason == "last"
+
+
+async def test_a_dead_letter_whose_replay_no_record_has_comes_back(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    # Given a server that dies as it records that the letter is replayed
+    await broker.replay("jobs")
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    # Then the letter is there again, and so is its message once it is replayed
+    second = await open_server()
+    other = Broker(second)
+    (letter,) = await other.dead_letters("jobs")
+    assert letter.body == b"a"
+    assert await other.replay("jobs") == 1
+    assert [d.body for d in await other.receive("jobs")] == [b"a"]
+    await second.copy_changed()
+    assert await database["jobs-dlq"].count_documents({}) == 0
+
+
+async def _fail_to_save(store: ArchivedStore) -> None:
+    """The last step of a copy fails, and all others are made."""
+
+    async def fail(*arguments: object) -> None:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "save", fail)
+        with pytest.raises(StoreUnavailable):
+            await store.copy_all()
 
 
 async def test_delays_expiries_and_dedup_keys_come_back(

@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import StoreUnavailable
+from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Open
 
@@ -118,6 +122,27 @@ async def _ttl(collection: Any) -> list[tuple[list[str], int, dict[str, Any] | N
         for index in await (await collection.list_indexes()).to_list()
         if "expireAfterSeconds" in index
     ]
+
+
+async def test_a_replayed_letter_that_a_server_did_not_live_to_remove_is_removed_by_another(
+    broker: Broker, store: ArchivedStore, open_server: Open, database: Any
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    await broker.replay("jobs")
+
+    async def fail(*arguments: object) -> None:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "remove", fail)
+        with pytest.raises(StoreUnavailable):
+            await store.copy_all()
+    assert await database["jobs-dlq"].count_documents({}) == 1
+    await (await open_server()).copy_all()
+    assert await database["jobs-dlq"].count_documents({}) == 0
 
 
 async def test_the_ttl_index_follows_the_retention_of_the_queue(

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+from pymongo import ReplaceOne
 from pymongo import errors as failures
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
@@ -103,6 +104,22 @@ class Archive:
                 await self.connection.collection(queue).insert_many(documents, ordered=False)
         except failures.BulkWriteError as exc:
             _check_duplicates(queue, exc)
+
+    async def put_letters(self, queue: str, documents: Sequence[Document]) -> None:
+        """Insert dead letters, in index order, that no state in the record has yet.
+
+        What is in their place was inserted for a state that did not get into the record.
+        """
+        await self._ensure_unique_index(queue)
+        first, last = documents[0], documents[-1]
+        others: Document = {
+            "salt": first["salt"],
+            "index": {"$gte": first["index"], "$lte": last["index"]},
+            "_id": {"$nin": [document["_id"] for document in documents]},
+        }
+        await self.remove(queue, [others])
+        changes = [ReplaceOne({"_id": one["_id"]}, one, upsert=True) for one in documents]
+        await self.update(queue, changes)
 
     async def check_no_foreign_documents(self, queue: str) -> None:
         """Raises `Conflict` if the collection of a new queue has documents of somebody else."""

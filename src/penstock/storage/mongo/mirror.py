@@ -203,10 +203,11 @@ class Mirror:
             if is_new:
                 await self._archive.ensure_ttl_indexes(state)
                 if state.letters is not None:
-                    await self._copy_letters(before and before.letters, state.letters)
-                if not await self._locks.renew(queue):
-                    raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
+                    await self._copy_letters(queue, before and before.letters, state.letters)
+                await self._check_lock(queue)
                 await self._archive.save(state, before)
+            if state.letters is not None:
+                await self._remove_letters(before and before.letters, state.letters, repeat_from)
         except BaseException:
             self._counts[queue] = counts | self._counts.get(queue, {})
             raise
@@ -250,18 +251,37 @@ class Mirror:
             await self._archive.insert(events.name, [message_document(one) for one in found])
             at = found[-1].index + 1
 
-    async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
-        """Insert new dead letters, and remove those that were replayed or discarded or expired."""
+    async def _check_lock(self, queue: str) -> None:
+        """Raises `StoreUnavailable` if another server may be copying the queue."""
+        if not await self._locks.renew(queue):
+            raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
+
+    async def _copy_letters(
+        self, queue: str, before: QueueState | None, letters: QueueState
+    ) -> None:
+        """Put new dead letters into the record, before the state that has them."""
         at = 0 if before is None else before.next
         while at < letters.next:
             found = await self._hot.read(letters.name, base.Span(start=at, limit=_CHUNK))
             found = [letter for letter in found if letter.index < letters.next]
             if not found:
                 break
-            await self._archive.insert(letters.name, [letter_document(one) for one in found])
+            await self._check_lock(queue)  # it is lost with a Redis that is wiped
+            await self._archive.put_letters(letters.name, [letter_document(one) for one in found])
             at = found[-1].index + 1
+
+    async def _remove_letters(
+        self, before: QueueState | None, letters: QueueState, repeat_from: int | None
+    ) -> None:
+        """Remove those that were replayed or discarded or expired.
+
+        Only after the record says so: otherwise they would be missing if Redis is lost in between.
+        If this server dies in between, ``repeat_from`` makes up for it in front of the oldest.
+        """
         gone = consumed(letters)
         old = Runs() if before is None else consumed(before)
+        if repeat_from is not None:
+            old.discard(0, gone.next_gap(0))
         await self._archive.remove(
             letters.name,
             [index_condition(run) | {"salt": letters.salt} for run in added(old, gone)],
