@@ -226,6 +226,30 @@ async def _fail_to_save(store: ArchivedStore) -> None:
             await store.copy_all()
 
 
+@pytest.mark.parametrize("filter", [None, 'topic != "x"'])
+async def test_what_was_replayed_in_front_of_the_start_is_counted(
+    filter: str | None,
+    broker: Broker,
+    store: ArchivedStore,
+    addresses: Addresses,
+    open_server: Open,
+) -> None:
+    await broker.create_subscription("jobs", "one", filter=filter, max_deliveries=1)
+    await broker.publish("jobs", [b"bad", b"b", b"c", b"d"])
+    await broker.nack("jobs", await broker.receive("jobs", subscription="one"), "one")
+    await broker.seek("jobs", 2, "one")
+    await broker.replay("jobs")
+    assert (await broker.subscription_stats("jobs", "one")).ready == 3
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert (await other.subscription_stats("jobs", "one")).ready == 3
+    given = await other.receive("jobs", subscription="one", limit=9)
+    assert [d.body for d in given] == [b"bad", b"c", b"d"]
+    await other.ack("jobs", given, "one")
+    assert (await other.subscription_stats("jobs", "one")).ready == 0
+
+
 async def test_delays_expiries_and_dedup_keys_come_back(
     broker: Broker, addresses: Addresses, open_server: Open
 ) -> None:
