@@ -166,6 +166,25 @@ async def test_a_new_tenant_gets_its_turn_while_another_has_work_left(
         assert turns == ["busy", "busy", "late"]
 
 
+async def test_a_tenant_whose_subscription_was_deleted_gets_another_and_stops_nobody(
+    store_url: str,
+) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish_many([message(1, "a"), message(2, "b")])
+        # Given a tenant whose subscription is deleted, before and after it was used
+        await broker.delete_subscription("ingest-a", "default")
+        handled = Handled()
+        await drain(queue, handled)
+        await drain(queue, handled)
+        assert sorted(handled.paths) == ["/in/1", "/in/2"]
+        await broker.delete_subscription("ingest-a", "default")
+        await queue.publish(message(3, "a"))
+        # Then everything that the queue still has is handled
+        assert await queue.consume_for_tenant("a", 10, handled) == 2
+        assert handled.paths[2:] == ["/in/1", "/in/3"]
+
+
 async def test_one_tenant_can_be_consumed_alone(store_url: str) -> None:
     async with ingest.open(IngestMessage, store_url) as queue:
         await queue.publish_many([message(1, "a"), message(2, "b")])

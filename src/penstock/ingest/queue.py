@@ -32,6 +32,7 @@ from penstock.errors import (
     PenstockError,
     QueueExists,
     QueueNotFound,
+    SubscriptionExists,
     SubscriptionNotFound,
 )
 from penstock.ingest.message import Codec, TenantMessage
@@ -198,10 +199,15 @@ class IngestQueue(Generic[M]):
         self._tenants[tenant] = True
 
     async def _apply_settings(self, tenant: str) -> None:
-        """Raises `QueueNotFound`."""
-        await self._broker.alter_subscription(
-            self._queue_of(tenant), DEFAULT_SUBSCRIPTION, **self._subscription_settings()
-        )
+        """Raises `QueueNotFound`. If somebody deleted the subscription, it is created again."""
+        queue, settings = self._queue_of(tenant), self._subscription_settings()
+        try:
+            await self._broker.alter_subscription(queue, DEFAULT_SUBSCRIPTION, **settings)
+        except SubscriptionNotFound:
+            with suppress(SubscriptionExists):
+                await self._broker.create_subscription(
+                    queue, DEFAULT_SUBSCRIPTION, start="earliest", **settings
+                )
         self._tenants[tenant] = True
 
     def _subscription_settings(self) -> dict[str, Any]:
@@ -247,7 +253,9 @@ class IngestQueue(Generic[M]):
             return await self._broker.receive(self._queue_of(tenant), limit=batch_size)
         except QueueNotFound:
             self._tenants.pop(tenant, None)  # somebody deleted it
-            return []
+        except SubscriptionNotFound:
+            self._tenants[tenant] = False  # likewise; it is created again at the next turn
+        return []
 
     async def _wait(self, tenants: Sequence[str], seconds: float) -> None:
         """Wait for news of any of the tenants."""
