@@ -219,6 +219,31 @@ async def test_a_redis_without_memory_refuses_publishes_and_lets_consumers_go_on
     assert (await own.publish("jobs", [b"z"]))[0].index == 10
 
 
+async def test_a_redis_without_memory_tells_no_events_and_goes_on_with_all_else(
+    own: Broker, server: ValkeyServer
+) -> None:
+    store = await RedisStore.open(f"unix://{server.unix_socket_path}")
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        # Given events that are not told yet, and a Redis that has no memory for them
+        await own.create_queue("a", events=True)
+        await own.create_subscription("a-events", "audit", start="earliest")
+        await own.publish("a", [b"x"])
+        await own.read("a-events")
+        await own.publish("jobs", [b"x"] * 10)
+        await own.alter_queue("jobs", retention_messages=1)
+        await own.ack("jobs", await own.receive("jobs", limit=10))
+        await redis.config_set("maxmemory", 1)
+        await own.ack("a", await own.receive("a"))
+        # Then what is due in other queues is done, and what was told before can be received
+        await store.tick()
+        assert (await own.queue_stats("jobs")).messages == 1
+        assert len(await own.receive("a-events", subscription="audit", limit=9)) == 1
+        # And the rest is told once there is room
+        await redis.config_set("maxmemory", 0)
+        assert len(await own.receive("a-events", subscription="audit", limit=9)) == 2
+    await store.close()
+
+
 async def test_at_maxmemory_nothing_is_evicted_and_room_is_made_by_letting_go(
     own: Broker, server: ValkeyServer
 ) -> None:
