@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import StorageError
 from penstock.storage.redis import overview
 from penstock.storage.redis.store import RedisStore
 from tests.contract.clock import ManualClock
@@ -167,6 +168,20 @@ async def test_an_entry_that_somebody_deleted_by_hand_holds_nothing_up(
     await broker.ack("jobs", given)
     (stats,) = (await broker.queue_stats("jobs")).subscriptions
     assert (stats.acked, stats.expired, stats.lowest_unacked_index) == (2, 1, 3)
+
+
+async def test_a_queue_that_somebody_damaged_by_hand_does_not_hold_up_what_is_due_in_others(
+    broker: Broker, store: RedisStore, redis: Redis, root: str
+) -> None:
+    # Given a queue without its stream, and another one from which something is to be removed
+    await broker.create_queue("a")
+    await redis.delete(root.replace("jobs", "a") + ":stream")
+    await broker.publish("jobs", [b"x"] * 10)
+    await broker.alter_queue("jobs", retention_messages=1)
+    await broker.ack("jobs", await broker.receive("jobs", limit=10))
+    with pytest.raises(StorageError, match="Redis refused a command"):
+        await store.tick()
+    assert await redis.xlen(f"{root}:stream") == 1
 
 
 async def test_deleting_a_queue_leaves_no_key_behind(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from penstock.core.callback import CallbackTarget
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.stats import KnownStats, QueueStats
-from penstock.errors import StoreUnavailable
+from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.base import LetterWatch
 from penstock.storage.redis.definitions import microseconds
 from penstock.storage.redis.messages import to_letters
@@ -108,12 +108,13 @@ class Overview:
 
     async def sweep(self, every_seconds: float) -> None:
         """See `RedisStore.tick`."""
+        failure: StorageError | None
         names, failure = await self.names_or_known()
         for name in names:
             try:
                 await self.tell_events(name)
                 await self._sweep(name, every_seconds)
-            except StoreUnavailable as exc:
+            except StorageError as exc:
                 failure = exc
         if failure is not None:
             raise failure
