@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
-from penstock.errors import StorageError
+from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.redis import overview
 from penstock.storage.redis.store import RedisStore
 from tests.contract.clock import ManualClock
@@ -193,8 +193,18 @@ async def test_deleting_a_queue_leaves_no_key_behind(
     await broker.ack("jobs", await broker.receive("jobs"))
     given = await broker.receive("jobs", subscription="after")
     await broker.nack("jobs", given, "after")
+    # And a server that dies while it filters what is there for a new subscription
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.storage.redis.subscribing.matches", _die)
+        with pytest.raises(StoreUnavailable):
+            await broker.create_subscription("jobs", "more", filter="true", start="earliest")
+    await broker.publish("jobs", [b"b"])
     await broker.delete_queue("jobs")
     assert [key async for key in redis.scan_iter(match=f"{root}*")] == []
+
+
+def _die(*arguments: object) -> bool:
+    raise StoreUnavailable("it has died")
 
 
 async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, root: str) -> None:
