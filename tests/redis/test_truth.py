@@ -194,17 +194,43 @@ async def test_deleting_a_queue_leaves_no_key_behind(
     given = await broker.receive("jobs", subscription="after")
     await broker.nack("jobs", given, "after")
     # And a server that dies while it filters what is there for a new subscription
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("penstock.storage.redis.subscribing.matches", _die)
-        with pytest.raises(StoreUnavailable):
-            await broker.create_subscription("jobs", "more", filter="true", start="earliest")
+    await _die_filtering(broker)
     await broker.publish("jobs", [b"b"])
     await broker.delete_queue("jobs")
     assert [key async for key in redis.scan_iter(match=f"{root}*")] == []
 
 
-def _die(*arguments: object) -> bool:
-    raise StoreUnavailable("it has died")
+async def test_a_filter_that_nobody_waits_for_is_forgotten_after_a_day(
+    address: str, redis: Redis, root: str
+) -> None:
+    clock = ManualClock()
+    store = await RedisStore.open(address, clock=clock)
+    broker = Broker(store)
+    await broker.create_queue("jobs")
+    await broker.publish("jobs", [b"a"])
+    await _die_filtering(broker)
+    await broker.publish("jobs", [b"b"])
+    assert await redis.keys(f"{root}:f:*") != []
+    # Given a server that knows of the filter, and a day
+    clock.advance(24 * 3600 + 1)
+    await store.tick()
+    # Then its matches are gone, and publishing leaves no others
+    await broker.publish("jobs", [b"c"])
+    assert await redis.keys(f"{root}:f:*") == []
+    assert await redis.hget(root, "pending") == "[]"
+    await store.close()
+
+
+async def _die_filtering(broker: Broker) -> None:
+    """The server dies as it applies the filter of a new subscription to what is there."""
+
+    def die(*arguments: object) -> bool:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.storage.redis.subscribing.matches", die)
+        with pytest.raises(StoreUnavailable):
+            await broker.create_subscription("jobs", "more", filter="true", start="earliest")
 
 
 async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, root: str) -> None:

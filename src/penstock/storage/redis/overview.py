@@ -15,6 +15,7 @@ from penstock.storage.redis.definitions import microseconds
 from penstock.storage.redis.messages import to_letters
 from penstock.storage.redis.stats import parse_stats
 from penstock.storage.redis.steps import Steps
+from penstock.storage.redis.subscribing import RESERVATION_SECONDS
 
 __all__ = ["Overview"]
 
@@ -127,6 +128,7 @@ class Overview:
             microseconds(every_seconds),
             CONSUMER_IDLE_MS,
             0 if self.watch is None else _MOST_LETTERS,
+            microseconds(RESERVATION_SECONDS),
         )
         if self.watch is None or answer in (0, 1):
             return

@@ -35,9 +35,7 @@ for _, one in ipairs(queues) do
     drop_keys(one.key .. ':s:' .. name, READER_KEYS)
   end
   -- What a server left that was filtering messages for a new subscription.
-  for _, pending in ipairs(cjson.decode(redis.call('HGET', one.key, 'pending') or '[]')) do
-    redis.call('UNLINK', one.key .. ':f:' .. pending[1] .. ':matched')
-  end
+  drop_abandoned(one, -math.huge)
   drop_keys(one.key, QUEUE_KEYS)
   redis.call('PUBLISH', one.key .. ':news', '*')
 end
