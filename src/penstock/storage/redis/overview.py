@@ -111,6 +111,8 @@ class Overview:
         """See `RedisStore.tick`."""
         failure: StorageError | None
         names, failure = await self.names_or_known()
+        if failure is None:
+            self._steps.keep_only(self._listed)
         for name in names:
             try:
                 await self.tell_events(name)
