@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery, parse_message_id
 from penstock.core.runs import Runs
-from penstock.errors import QueueNotFound, StoreUnavailable
+from penstock.errors import QueueNotFound, StorageError, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive, IndexTaken
@@ -56,6 +56,21 @@ def source_of(queue: str) -> str:
     return queue.removesuffix(DEAD_LETTER_SUFFIX)
 
 
+class _Failures:
+    """The errors of several queues, of which an `IndexTaken` is raised first: it can be mended."""
+
+    def __init__(self) -> None:
+        self._first: StorageError | None = None
+
+    def add(self, error: StorageError) -> None:
+        if self._first is None or isinstance(error, IndexTaken):
+            self._first = error
+
+    def raise_any(self) -> None:
+        if self._first is not None:
+            raise self._first
+
+
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
@@ -80,20 +95,28 @@ class Mirror:
             counts.update((delivery.index, delivery.deliveries) for delivery in deliveries)
 
     async def copy_changed(self) -> None:
-        """Copy the changed queues. What fails is tried again the next time."""
+        """Copy the changed queues. What fails is tried again the next time.
+
+        It does not affect the other queues. Its error is raised at the end, unless MongoDB or a
+        node of the hot store is away.
+        """
         changed, self._changed = self._changed, set()
+        failed = _Failures()
         for queue in sorted(changed):
             try:
                 await self.copy(queue)
-            except BaseException as exc:
-                if not isinstance(exc, StoreUnavailable):
-                    self._changed |= changed
-                    raise
+            except StoreUnavailable:
                 if self._archive.problem is not None:
                     self._changed |= changed
                     return
-                # A node of the hot store that is away must not affect the others.
                 self._changed.add(queue)
+            except StorageError as exc:
+                self._changed.add(queue)
+                failed.add(exc)
+            except BaseException:
+                self._changed |= changed
+                raise
+        failed.raise_any()
 
     async def copy_all(self) -> None:
         """Copy every queue, and remove the records of deleted ones.
@@ -103,26 +126,25 @@ class Mirror:
 
         Raises `IndexTaken` if the hot store has come back with old data, and lacks messages.
 
-        A queue whose node is away does not affect the others; the error is raised at the end.
+        A queue that fails does not affect the others; the error is raised at the end.
         """
-        failure: StoreUnavailable | None = None
+        failed = _Failures()
         for queue in sorted(
             {*await self._hot.known_names(), *await self._archive.names_being_deleted()}
         ):
             try:
                 await self.copy(queue, repeat_from=self._ends.get(queue, (0, 0))[0])
-            except StoreUnavailable as exc:
-                if self._archive.problem is not None:
+            except StorageError as exc:
+                if isinstance(exc, StoreUnavailable) and self._archive.problem is not None:
                     raise
-                failure = exc
+                failed.add(exc)
                 continue
             state = self._saved.get(queue)
             if state is None:
                 self._ends.pop(queue, None)
             else:
                 self._ends[queue] = (self._ends.get(queue, (0, 0))[1], state.next)
-        if failure is not None:
-            raise failure
+        failed.raise_any()
 
     async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
         """Bring the record up to date with the hot store.
