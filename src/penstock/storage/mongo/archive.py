@@ -19,7 +19,7 @@ from pymongo import errors as failures
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Message, to_datetime
-from penstock.errors import Conflict, StorageError
+from penstock.errors import Conflict, StorageError, StoreUnavailable
 from penstock.storage.archiving import QueueState, ReaderState
 from penstock.storage.mongo.connection import Connection, Document
 from penstock.storage.mongo.documents import to_message
@@ -188,8 +188,13 @@ class Archive:
     async def update(self, queue: str, changes: Sequence[Any]) -> None:
         """Make many updates at once, in any order."""
         if changes:
-            with self.connection.translated_errors():
-                await self.connection.collection(queue).bulk_write(changes, ordered=False)
+            try:
+                with self.connection.translated_errors():
+                    await self.connection.collection(queue).bulk_write(changes, ordered=False)
+            except failures.BulkWriteError as exc:
+                for one in (exc.details or {}).get("writeErrors", []):
+                    raise StorageError(f"MongoDB refused a change: {one.get('errmsg')}") from exc
+                _check_confirmed(exc)
 
     async def remove(self, queue: str, conditions: Sequence[Document]) -> None:
         """Remove the documents that meet any of the conditions."""
@@ -386,5 +391,12 @@ def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
             taken = IndexTaken(f"the archive holds another message {index} of queue {queue!r}")
             taken.index = index
             raise taken from error
-    if (error.details or {}).get("writeConcernErrors"):
-        raise StorageError("MongoDB could not confirm a write") from error
+    _check_confirmed(error)
+
+
+def _check_confirmed(error: failures.BulkWriteError) -> None:
+    """Raises `StoreUnavailable` if a failover may still undo a write."""
+    for one in (error.details or {}).get("writeConcernErrors", []):
+        raise StoreUnavailable(
+            f"MongoDB could not confirm a write ({one.get('errmsg')}): try again shortly"
+        ) from error
