@@ -250,6 +250,27 @@ async def test_what_was_replayed_in_front_of_the_start_is_counted(
     assert (await other.subscription_stats("jobs", "one")).ready == 0
 
 
+async def test_what_is_delivered_again_is_not_marked_as_consumed(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.publish("jobs", [b"a", b"b"])
+    await store.copy_changed()
+    await broker.publish("jobs", [b"c"])
+    # Given a server that dies as it records acks: there are marks, but no state
+    given = await broker.receive("jobs", limit=3)
+    await broker.ack("jobs", given[1:])
+    await _fail_to_save(store)
+    marked = {"consumed": True, "done": True}
+    assert await database["jobs"].count_documents(marked) == 2
+    await addresses.wipe_redis()
+    # When the messages are ready again
+    other = Broker(await open_server())
+    assert len(await other.receive("jobs", limit=9)) == 3
+    # Then nobody sees them as consumed, and no index removes them
+    assert await database["jobs"].count_documents(marked) == 0
+    assert await other.view("jobs", settled=True) == []
+
+
 async def test_delays_expiries_and_dedup_keys_come_back(
     broker: Broker, addresses: Addresses, open_server: Open
 ) -> None:

@@ -15,6 +15,7 @@ from penstock.storage.archiving import HotStore, QueueState, Recovered
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 from penstock.storage.mongo.locks import Locks
+from penstock.storage.mongo.marks import unmark_updates
 
 __all__ = ["index_of", "is_lost", "recover"]
 
@@ -163,6 +164,8 @@ class _Recovery:
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
+        # A server may have made marks, and died before the record had the state that they are from.
+        await self._archive.update(state.name, list(unmark_updates(state)))
         self._restored[state.name] = 0
         await self._hot.restore(state, self._messages(state), had_from)
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])
