@@ -271,6 +271,23 @@ async def test_what_is_delivered_again_is_not_marked_as_consumed(
     assert await other.view("jobs", settled=True) == []
 
 
+async def test_what_a_filter_kept_out_is_counted_as_before(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.create_subscription("jobs", "reds", filter='topic == "red"')
+    await broker.publish("jobs", [b"a", *(NewMessage(body=b"r", topic="red") for _ in range(4))])
+    for name in ("default", "reds"):
+        await broker.ack("jobs", await broker.receive("jobs", subscription=name, limit=3), name)
+    await store.copy_changed()
+    # Given a record whose oldest messages have expired, and a message that is newer than its state
+    await database["jobs"].delete_many({"done": True})
+    await broker.publish("jobs", [NewMessage(body=b"r", topic="red"), b"b"])
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    reds = await other.subscription_stats("jobs", "reds")
+    assert (reds.filtered, reds.acked, reds.ready) == (2, 3, 2)
+
+
 async def test_delays_expiries_and_dedup_keys_come_back(
     broker: Broker, addresses: Addresses, open_server: Open
 ) -> None:

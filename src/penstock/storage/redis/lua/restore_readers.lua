@@ -7,7 +7,7 @@
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the token of restore_queue.lua
 -- ARGV[3]  the least number that the queue's version gets
--- ARGV[4]  packed: first and next index
+-- ARGV[4]  packed: first and next index, and the next index as of the subscriptions' fields
 -- ARGV[5]  packed: fields of :letters, fields of :pins
 -- ARGV[6]  packed: bounds of the indexes that have no message any more
 -- ARGV[7…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
@@ -50,7 +50,11 @@ local function restore_reader(one)
   put(s, 'flying', 0)
   s.moved = true
   add_bounds(key .. ':matched', matched)
-  count_matches(q, s, s.start)
+  if s.filtered then
+    -- Those before include messages that are gone.
+    local new = runs_within(key .. ':matched', math.max(bounds[3], s.start), q.next)
+    put(s, 'matched_total', s.matched_total + runs_count(new))
+  end
   add_bounds(key .. ':settled', settled)
   add_bounds(key .. ':dead', dead)
   for at = 1, #gone, 2 do
