@@ -157,6 +157,23 @@ async def test_the_ttl_index_follows_the_retention_of_the_queue(
     assert await _ttl(database["jobs"]) == []
 
 
+async def test_a_queue_that_is_made_anew_gets_its_indexes_at_every_server(
+    broker: Broker, open_server: Open, database: Any
+) -> None:
+    # Given a server that has seen the indexes of a queue, and another one that deletes it
+    other = Broker(await open_server())
+    for queue in ("jobs", "jobs-dlq"):
+        await other.alter_queue(queue, max_bytes=1000)
+    await other.publish("jobs", [b"a"])
+    before = await database["jobs"].index_information()
+    await broker.delete_queue("jobs")
+    # When the first one makes it anew
+    await other.create_queue("jobs")
+    await other.publish("jobs", [b"a"])
+    # Then no index is missing
+    assert await database["jobs"].index_information() == before
+
+
 async def test_a_server_that_starts_leaves_a_ttl_index_that_is_right_as_it_is(
     broker: Broker, open_server: Open, database: Any
 ) -> None:

@@ -66,8 +66,9 @@ class Archive:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # Collections that have their unique index, with the expiry that was set.
-        self._indexes: dict[str, _Expiry | None] = {}
+        # Collections that have their unique index, with the salt of the queue that they had it for,
+        # since a deleted queue takes it along, and the expiry that was set.
+        self._indexes: dict[str, tuple[int, _Expiry | None]] = {}
         self._has_ttl_indexes: bool | None = None
 
     @property
@@ -98,7 +99,7 @@ class Archive:
         """Insert documents. Those that exist stay as they are. Raises `IndexTaken`."""
         if not documents:
             return
-        await self._ensure_unique_index(queue)
+        await self._ensure_unique_index(queue, documents[0]["salt"])
         try:
             with self.connection.translated_errors():
                 await self.connection.collection(queue).insert_many(documents, ordered=False)
@@ -110,7 +111,7 @@ class Archive:
 
         What is in their place was inserted for a state that did not get into the record.
         """
-        await self._ensure_unique_index(queue)
+        await self._ensure_unique_index(queue, documents[0]["salt"])
         first, last = documents[0], documents[-1]
         others: Document = {
             "salt": first["salt"],
@@ -132,14 +133,14 @@ class Archive:
                 "database of its own, or remove them"
             )
 
-    async def _ensure_unique_index(self, queue: str) -> None:
+    async def _ensure_unique_index(self, queue: str, salt: int) -> None:
         """No two messages of a queue have the same index: `insert` relies on that."""
-        if queue not in self._indexes:
+        if self._indexes.get(queue, (None,))[0] != salt:
             with self.connection.translated_errors():
                 await self.connection.collection(queue).create_index(
                     [("salt", 1), ("index", 1)], unique=True
                 )
-            self._indexes[queue] = None
+            self._indexes[queue] = (salt, None)
 
     async def missing(self, queue: str, ids: Iterable[str]) -> list[str]:
         """Which of these messages have no document."""
@@ -290,9 +291,9 @@ class Archive:
     async def ensure_ttl_indexes(self, state: QueueState) -> None:
         """Let MongoDB remove what is beyond the queue's retention."""
         for queue, expiry in _expiries(state):
-            if self._indexes.get(queue) == expiry:
+            if self._indexes.get(queue) == (state.salt, expiry):
                 continue
-            await self._ensure_unique_index(queue)
+            await self._ensure_unique_index(queue, state.salt)
             collection = self.connection.collection(queue)
             wanted = _ttl_index(expiry)
             with self.connection.translated_errors():
@@ -304,7 +305,7 @@ class Archive:
                 if wanted is not None:
                     options = {name: value for name, value in wanted.items() if value is not None}
                     await collection.create_index(options.pop("key"), **options)
-            self._indexes[queue] = expiry
+            self._indexes[queue] = (state.salt, expiry)
 
     async def has_ttl_indexes(self) -> bool:
         """Whether the server supports TTL indexes, as shown by its metrics of them."""
