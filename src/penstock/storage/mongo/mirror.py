@@ -184,6 +184,17 @@ class Mirror:
         finally:
             gone.set()
 
+    async def finish_deleting(self, queue: str) -> None:
+        """Wait until nothing of a deleted queue is left in the record.
+
+        To be called before one of its name is created: what is published to that one must not be
+        removed with what the former has left.
+        """
+        if is_recorded(queue):
+            _, is_being_deleted = await self._archive.saved_at(queue)
+            if is_being_deleted:
+                await self.copy(queue)
+
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
         known = self._saved.get(queue)
         newest = []
