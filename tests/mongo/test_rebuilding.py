@@ -14,9 +14,11 @@ from penstock.broker import Broker
 from penstock.core.message import Message, NewMessage
 from penstock.core.settling import Outcome
 from penstock.errors import QueueNotFound, StoreUnavailable
+from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
-from tests.mongo.conftest import Addresses, Open
+from penstock.storage.redis.store import RedisStore
+from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 from tests.redis_server import redis_url
 
 
@@ -286,6 +288,35 @@ async def test_what_a_filter_kept_out_is_counted_as_before(
     other = Broker(await open_server())
     reds = await other.subscription_stats("jobs", "reds")
     assert (reds.filtered, reds.acked, reds.ready) == (2, 3, 2)
+
+
+async def test_dead_letters_fit_their_queue_even_if_a_rebuild_breaks_off(
+    broker: Broker, store: ArchivedStore, addresses: Addresses
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    # Given a queue that has lost a message, and a replay that no record has
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"lost"])
+    await broker.replay("jobs")
+    # When the rebuild breaks off after the dead letters, and is made by another server
+    restore = RedisStore.restore
+
+    async def fail(hot: RedisStore, state: QueueState, *arguments: Any) -> bool:
+        if state.name == "jobs":
+            raise StoreUnavailable("it has died")
+        return await restore(hot, state, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RedisStore, "restore", fail)
+        await store.recover()
+    await store.recover()
+    # Then the message is what the record says, and can be had
+    assert [letter.body for letter in await broker.dead_letters("jobs")] == [b"a"]
+    assert await broker.replay("jobs") == 1
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"lost"]
 
 
 async def test_delays_expiries_and_dedup_keys_come_back(

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from penstock.core.limits import EVENTS_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
@@ -161,6 +161,8 @@ class _Recovery:
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
+        # An attempt that broke off may have restored its dead letters, as of another state.
+        await self._hot.drop(state.name + DEAD_LETTER_SUFFIX)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
