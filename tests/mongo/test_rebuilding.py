@@ -319,6 +319,32 @@ async def test_dead_letters_fit_their_queue_even_if_a_rebuild_breaks_off(
     assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"lost"]
 
 
+async def test_a_dead_letter_that_is_newer_than_the_record_is_delivered_again(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"old", b"new", b"acked"])
+    old, new, acked = await broker.receive("jobs", limit=3)
+    await broker.nack("jobs", [old])
+    await store.copy_changed()
+    # Given a queue that has lost a message, and one that has failed since the last copy
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"lost"])
+    await broker.ack("jobs", [acked])
+    await broker.nack("jobs", [new])
+    await store.recover()
+    # Then that one comes again, while the other is a dead letter, and the acked one stays acked
+    assert [letter.body for letter in await broker.dead_letters("jobs")] == [b"old"]
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"new", b"lost"]
+    assert await broker.replay("jobs") == 1
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"old"]
+    # And so it is recorded
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert sorted(d.body for d in await other.receive("jobs", limit=9)) == [b"lost", b"new", b"old"]
+
+
 async def test_delays_expiries_and_dedup_keys_come_back(
     broker: Broker, addresses: Addresses, open_server: Open
 ) -> None:

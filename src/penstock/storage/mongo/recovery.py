@@ -11,7 +11,7 @@ from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
-from penstock.storage.archiving import HotStore, QueueState, Recovered
+from penstock.storage.archiving import HotStore, QueueState, Recovered, without_new_letters
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 from penstock.storage.mongo.locks import Locks
@@ -157,6 +157,8 @@ class _Recovery:
             if dropped is not None:
                 had_from = dropped.first
                 if not dropped.is_behind(state):
+                    recorded = 0 if state.letters is None else state.letters.next
+                    dropped = without_new_letters(dropped, recorded)
                     state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
