@@ -136,6 +136,55 @@ async def test_tenants_take_turns_however_much_one_of_them_has(store_url: str) -
         assert turns == [("busy", 10), ("calm", 2), ("busy", 10), ("busy", 10)]
 
 
+async def test_tenants_that_another_process_has_published_for_take_turns_from_the_start(
+    store_url: str,
+) -> None:
+    async with ingest.open(IngestMessage, store_url) as queue:
+        await queue.publish_many([message(number, "busy") for number in range(40)])
+        await queue.publish_many([message(number, "calm") for number in range(2)])
+    async with ingest.open(IngestMessage, store_url) as queue:
+        handled = Handled()
+        for _ in range(4):
+            await queue.consume(10, handled)
+        turns = [(batch[0].tenant_code, len(batch)) for batch in handled.batches]
+        assert turns == [("busy", 10), ("calm", 2), ("busy", 10), ("busy", 10)]
+
+
+async def test_a_new_tenant_gets_its_turn_while_another_has_work_left(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.ingest.queue._LOOK_SECONDS", 0.0)
+    async with penstock.open(store_url) as broker:
+        producer, consumer = (IngestQueue(broker, IngestMessage) for _ in range(2))
+        await producer.publish_many([message(number, "busy") for number in range(40)])
+        handled = Handled()
+        await consumer.consume(10, handled)
+        await producer.publish(message(0, "late"))
+        for _ in range(2):
+            await consumer.consume(10, handled)
+        turns = [batch[0].tenant_code for batch in handled.batches]
+        assert turns == ["busy", "busy", "late"]
+
+
+async def test_a_tenant_whose_subscription_was_deleted_gets_another_and_stops_nobody(
+    store_url: str,
+) -> None:
+    async with penstock.open(store_url) as broker:
+        queue = IngestQueue(broker, IngestMessage)
+        await queue.publish_many([message(1, "a"), message(2, "b")])
+        # Given a tenant whose subscription is deleted, before and after it was used
+        await broker.delete_subscription("ingest-a", "default")
+        handled = Handled()
+        await drain(queue, handled)
+        await drain(queue, handled)
+        assert sorted(handled.paths) == ["/in/1", "/in/2"]
+        await broker.delete_subscription("ingest-a", "default")
+        await queue.publish(message(3, "a"))
+        # Then everything that the queue still has is handled
+        assert await queue.consume_for_tenant("a", 10, handled) == 2
+        assert handled.paths[2:] == ["/in/1", "/in/3"]
+
+
 async def test_one_tenant_can_be_consumed_alone(store_url: str) -> None:
     async with ingest.open(IngestMessage, store_url) as queue:
         await queue.publish_many([message(1, "a"), message(2, "b")])

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.errors import BulkWriteError
 
 from penstock.broker import Broker
 from penstock.core.config import SubscriptionConfig
 from penstock.errors import InvalidArgument, MissingExtra, StoreUnavailable, UnknownBackend
 from penstock.storage.mongo import connection
-from penstock.storage.mongo.store import ArchivedStore
+from penstock.storage.mongo.store import ArchivedStore, ArchiveMode
 from penstock.storage.redis.store import RedisStore
 from penstock.storage.registry import open_archived, open_store
 from tests.mongo.conftest import Addresses, Open, redis_rolled_back
@@ -25,6 +27,7 @@ from tests.proxy import Proxy
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
 _LOCK_SECONDS = 1.0
+_UNCONFIRMED = {"writeErrors": [], "writeConcernErrors": [{"code": 189, "errmsg": "stepped down"}]}
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +97,59 @@ async def test_while_mongodb_is_away_publishes_are_refused_and_nothing_else(
         ("c", False),
         ("e", False),
     ]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_what_a_majority_has_not_confirmed_is_written_again(
+    mode: ArchiveMode, open_server: Open, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given a MongoDB whose primary steps down as it writes, so that the write may be undone
+    store = await open_server(mode)
+    broker = Broker(store)
+    await broker.create_queue("jobs")
+    written = 0
+
+    async def step_down(collection: Any, documents: Any, **options: Any) -> None:
+        nonlocal written
+        written += 1
+        if written == 1:
+            raise BulkWriteError(_UNCONFIRMED)
+        await insert_many(collection, documents, **options)
+
+    insert_many = AsyncCollection.insert_many
+    monkeypatch.setattr(AsyncCollection, "insert_many", step_down)
+    # When a message is published
+    if mode == "sync":
+        with pytest.raises(StoreUnavailable, match="stepped down"):
+            await broker.publish("jobs", [b"x"])
+    else:
+        await broker.publish("jobs", [b"x"])
+    # Then the record has it in the end, since the queue has it
+    await store._writer.finish(20)
+    assert await database["jobs"].count_documents({}) == 1
+    assert len(await broker.receive("jobs")) == 1
+
+
+async def test_marks_that_a_majority_has_not_confirmed_are_made_again(
+    open_server: Open, database: Any
+) -> None:
+    store = await open_server()
+    broker = Broker(store)
+    await broker.create_queue("jobs")
+    await broker.publish("jobs", [b"x"])
+    await store.copy_changed()
+    await broker.ack("jobs", await broker.receive("jobs"))
+
+    async def step_down(*arguments: Any, **options: Any) -> None:
+        raise BulkWriteError(_UNCONFIRMED)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AsyncCollection, "bulk_write", step_down)
+        await store.copy_changed()
+        with pytest.raises(StoreUnavailable, match="stepped down"):
+            await broker.create_subscription("jobs", "more")
+    await store.copy_changed()
+    assert (await database["jobs"].find_one({}))["consumed"]
 
 
 async def test_definitions_are_refused_while_mongodb_is_away(

@@ -376,3 +376,36 @@ async def _lose(addresses: Addresses, queue: str, suffix: str = "") -> None:
     async with Redis.from_url(redis_url()) as redis:
         keys = [key async for key in redis.scan_iter(match=pattern)]
         await redis.unlink(*keys)
+
+
+async def test_what_is_published_to_one_that_is_made_anew_as_it_is_deleted_is_recorded(
+    broker: Broker, open_server: Open, database: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Broker(await open_server())
+
+    async def make_anew() -> None:
+        await other.create_queue("jobs")
+
+    async def publish() -> None:
+        while True:
+            try:
+                await other.publish("jobs", [b"new"])
+                return
+            except QueueNotFound:
+                await asyncio.sleep(0.01)
+
+    names_being_deleted = Archive.names_being_deleted
+    tasks: list[asyncio.Task[None]] = []
+
+    async def meanwhile(archive: Archive) -> list[str]:
+        if not tasks:
+            # When others create it and publish, as the record of the old one is about to be removed
+            tasks.extend(asyncio.create_task(work()) for work in (make_anew, publish))
+            await asyncio.wait(tasks[1:], timeout=0.5)
+        return await names_being_deleted(archive)
+
+    monkeypatch.setattr(Archive, "names_being_deleted", meanwhile)
+    await broker.delete_queue("jobs")
+    await asyncio.gather(*tasks)
+    # Then the record has what was answered
+    assert await database["jobs"].count_documents({}) == 1

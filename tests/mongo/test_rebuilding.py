@@ -13,10 +13,12 @@ from redis.asyncio import Redis
 from penstock.broker import Broker
 from penstock.core.message import Message, NewMessage
 from penstock.core.settling import Outcome
-from penstock.errors import QueueNotFound
+from penstock.errors import QueueNotFound, StoreUnavailable
+from penstock.storage.archiving import QueueState
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
-from tests.mongo.conftest import Addresses, Open
+from penstock.storage.redis.store import RedisStore
+from tests.mongo.conftest import Addresses, Open, redis_rolled_back
 from tests.redis_server import redis_url
 
 
@@ -149,6 +151,198 @@ async def test_dead_letters_come_back_and_can_be_replayed(
     assert await other.receive("jobs") == []
     assert await other.replay("jobs") == 1
     assert [d.body for d in await other.receive("jobs", limit=9)] == [b"bad"]
+
+
+async def test_a_dead_letter_that_only_half_of_the_record_has_makes_room_for_another(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a", b"b"])
+    await store.copy_changed()
+    # Given a server that dies as it has put a dead letter into the record, but not what it is of
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    second = await open_server()
+    # When another message is the first dead letter now
+    given = await Broker(second).receive("jobs", limit=2)
+    await Broker(second).nack("jobs", [given[1]], reason="no")
+    # Then the record has that one
+    await second.copy_all()
+    await Broker(second).create_subscription("jobs", "more")
+    await addresses.wipe_redis()
+    (letter,) = await Broker(await open_server()).dead_letters("jobs")
+    assert letter.dead_letter is not None
+    assert (letter.body, letter.dead_letter.reason) == (b"b", "no")
+
+
+async def test_a_dead_letter_of_the_same_message_has_the_reason_that_it_failed_for_at_last(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await store.copy_changed()
+    await broker.nack("jobs", await broker.receive("jobs"), reason="first")
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    second = await open_server()
+    await Broker(second).nack("jobs", await Broker(second).receive("jobs"), reason="last")
+    await second.copy_all()
+    await addresses.wipe_redis()
+    (letter,) = await Broker(await open_server()).dead_letters("jobs")
+    assert letter.dead_letter is not None
+    assert letter.dead_letter.reason == "last"
+
+
+async def test_a_dead_letter_whose_replay_no_record_has_comes_back(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    # Given a server that dies as it records that the letter is replayed
+    await broker.replay("jobs")
+    await _fail_to_save(store)
+    await addresses.wipe_redis()
+    # Then the letter is there again, and so is its message once it is replayed
+    second = await open_server()
+    other = Broker(second)
+    (letter,) = await other.dead_letters("jobs")
+    assert letter.body == b"a"
+    assert await other.replay("jobs") == 1
+    assert [d.body for d in await other.receive("jobs")] == [b"a"]
+    await second.copy_changed()
+    assert await database["jobs-dlq"].count_documents({}) == 0
+
+
+async def _fail_to_save(store: ArchivedStore) -> None:
+    """The last step of a copy fails, and all others are made."""
+
+    async def fail(*arguments: object) -> None:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "save", fail)
+        with pytest.raises(StoreUnavailable):
+            await store.copy_all()
+
+
+@pytest.mark.parametrize("filter", [None, 'topic != "x"'])
+async def test_what_was_replayed_in_front_of_the_start_is_counted(
+    filter: str | None,
+    broker: Broker,
+    store: ArchivedStore,
+    addresses: Addresses,
+    open_server: Open,
+) -> None:
+    await broker.create_subscription("jobs", "one", filter=filter, max_deliveries=1)
+    await broker.publish("jobs", [b"bad", b"b", b"c", b"d"])
+    await broker.nack("jobs", await broker.receive("jobs", subscription="one"), "one")
+    await broker.seek("jobs", 2, "one")
+    await broker.replay("jobs")
+    assert (await broker.subscription_stats("jobs", "one")).ready == 3
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert (await other.subscription_stats("jobs", "one")).ready == 3
+    given = await other.receive("jobs", subscription="one", limit=9)
+    assert [d.body for d in given] == [b"bad", b"c", b"d"]
+    await other.ack("jobs", given, "one")
+    assert (await other.subscription_stats("jobs", "one")).ready == 0
+
+
+async def test_what_is_delivered_again_is_not_marked_as_consumed(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.publish("jobs", [b"a", b"b"])
+    await store.copy_changed()
+    await broker.publish("jobs", [b"c"])
+    # Given a server that dies as it records acks: there are marks, but no state
+    given = await broker.receive("jobs", limit=3)
+    await broker.ack("jobs", given[1:])
+    await _fail_to_save(store)
+    marked = {"consumed": True, "done": True}
+    assert await database["jobs"].count_documents(marked) == 2
+    await addresses.wipe_redis()
+    # When the messages are ready again
+    other = Broker(await open_server())
+    assert len(await other.receive("jobs", limit=9)) == 3
+    # Then nobody sees them as consumed, and no index removes them
+    assert await database["jobs"].count_documents(marked) == 0
+    assert await other.view("jobs", settled=True) == []
+
+
+async def test_what_a_filter_kept_out_is_counted_as_before(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open, database: Any
+) -> None:
+    await broker.create_subscription("jobs", "reds", filter='topic == "red"')
+    await broker.publish("jobs", [b"a", *(NewMessage(body=b"r", topic="red") for _ in range(4))])
+    for name in ("default", "reds"):
+        await broker.ack("jobs", await broker.receive("jobs", subscription=name, limit=3), name)
+    await store.copy_changed()
+    # Given a record whose oldest messages have expired, and a message that is newer than its state
+    await database["jobs"].delete_many({"done": True})
+    await broker.publish("jobs", [NewMessage(body=b"r", topic="red"), b"b"])
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    reds = await other.subscription_stats("jobs", "reds")
+    assert (reds.filtered, reds.acked, reds.ready) == (2, 3, 2)
+
+
+async def test_dead_letters_fit_their_queue_even_if_a_rebuild_breaks_off(
+    broker: Broker, store: ArchivedStore, addresses: Addresses
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    # Given a queue that has lost a message, and a replay that no record has
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"lost"])
+    await broker.replay("jobs")
+    # When the rebuild breaks off after the dead letters, and is made by another server
+    restore = RedisStore.restore
+
+    async def fail(hot: RedisStore, state: QueueState, *arguments: Any) -> bool:
+        if state.name == "jobs":
+            raise StoreUnavailable("it has died")
+        return await restore(hot, state, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RedisStore, "restore", fail)
+        await store.recover()
+    await store.recover()
+    # Then the message is what the record says, and can be had
+    assert [letter.body for letter in await broker.dead_letters("jobs")] == [b"a"]
+    assert await broker.replay("jobs") == 1
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"a", b"lost"]
+
+
+async def test_a_dead_letter_that_is_newer_than_the_record_is_delivered_again(
+    broker: Broker, store: ArchivedStore, addresses: Addresses, open_server: Open
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"old", b"new", b"acked"])
+    old, new, acked = await broker.receive("jobs", limit=3)
+    await broker.nack("jobs", [old])
+    await store.copy_changed()
+    # Given a queue that has lost a message, and one that has failed since the last copy
+    async with redis_rolled_back(addresses):
+        await broker.publish("jobs", [b"lost"])
+    await broker.ack("jobs", [acked])
+    await broker.nack("jobs", [new])
+    await store.recover()
+    # Then that one comes again, while the other is a dead letter, and the acked one stays acked
+    assert [letter.body for letter in await broker.dead_letters("jobs")] == [b"old"]
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"new", b"lost"]
+    assert await broker.replay("jobs") == 1
+    assert [d.body for d in await broker.receive("jobs", limit=9)] == [b"old"]
+    # And so it is recorded
+    await store.copy_changed()
+    await addresses.wipe_redis()
+    other = Broker(await open_server())
+    assert sorted(d.body for d in await other.receive("jobs", limit=9)) == [b"lost", b"new", b"old"]
 
 
 async def test_delays_expiries_and_dedup_keys_come_back(

@@ -5,8 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import StoreUnavailable
+from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.store import ArchivedStore
 from tests.mongo.conftest import Open
 
@@ -120,6 +124,27 @@ async def _ttl(collection: Any) -> list[tuple[list[str], int, dict[str, Any] | N
     ]
 
 
+async def test_a_replayed_letter_that_a_server_did_not_live_to_remove_is_removed_by_another(
+    broker: Broker, store: ArchivedStore, open_server: Open, database: Any
+) -> None:
+    await broker.alter_subscription("jobs", "default", max_deliveries=1)
+    await broker.publish("jobs", [b"a"])
+    await broker.nack("jobs", await broker.receive("jobs"))
+    await store.copy_changed()
+    await broker.replay("jobs")
+
+    async def fail(*arguments: object) -> None:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "remove", fail)
+        with pytest.raises(StoreUnavailable):
+            await store.copy_all()
+    assert await database["jobs-dlq"].count_documents({}) == 1
+    await (await open_server()).copy_all()
+    assert await database["jobs-dlq"].count_documents({}) == 0
+
+
 async def test_the_ttl_index_follows_the_retention_of_the_queue(
     broker: Broker, database: Any
 ) -> None:
@@ -130,6 +155,23 @@ async def test_the_ttl_index_follows_the_retention_of_the_queue(
     assert await _ttl(database["jobs"]) == [(["createdAt"], 60, None)]
     await broker.alter_queue("jobs", retention_seconds=None)
     assert await _ttl(database["jobs"]) == []
+
+
+async def test_a_queue_that_is_made_anew_gets_its_indexes_at_every_server(
+    broker: Broker, open_server: Open, database: Any
+) -> None:
+    # Given a server that has seen the indexes of a queue, and another one that deletes it
+    other = Broker(await open_server())
+    for queue in ("jobs", "jobs-dlq"):
+        await other.alter_queue(queue, max_bytes=1000)
+    await other.publish("jobs", [b"a"])
+    before = await database["jobs"].index_information()
+    await broker.delete_queue("jobs")
+    # When the first one makes it anew
+    await other.create_queue("jobs")
+    await other.publish("jobs", [b"a"])
+    # Then no index is missing
+    assert await database["jobs"].index_information() == before
 
 
 async def test_a_server_that_starts_leaves_a_ttl_index_that_is_right_as_it_is(

@@ -128,3 +128,36 @@ async def test_a_record_of_a_later_version_is_refused(
     await database["penstock.queues"].update_one({"_id": "jobs"}, {"$set": {"format": 3}})
     with pytest.raises(StorageError, match="format 3"):
         await open_server()
+
+
+async def test_a_queue_whose_record_cannot_be_written_does_not_hold_up_the_others(
+    broker: Broker, store: ArchivedStore, database: Any
+) -> None:
+    # Given a queue whose record a later version has written
+    await broker.create_queue("a")
+    for queue in ("a", "jobs"):
+        await broker.publish(queue, [b"x"])
+    later = {"$set": {"format": 3, "at": 1}}
+    await database["penstock.queues"].update_one({"_id": "a"}, later)
+    # When messages are consumed
+    for queue in ("a", "jobs"):
+        await broker.ack(queue, await broker.receive(queue))
+    # Then the other queue's marks are written, and the failure is told
+    with pytest.raises(StorageError, match="format 3"):
+        await store.copy_changed()
+    assert (await database["jobs"].find_one({}))["consumed"]
+    await broker.publish("jobs", [b"x"])
+    await broker.ack("jobs", await broker.receive("jobs"))
+    with pytest.raises(StorageError, match="format 3"):
+        await store.copy_all()
+    assert await database["jobs"].count_documents({"consumed": True}) == 2
+
+
+async def test_a_record_that_is_too_large_is_refused_with_an_error_of_our_own(
+    broker: Broker, store: ArchivedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given as many gaps as one document cannot have
+    monkeypatch.setattr("penstock.storage.mongo.archive._encode", lambda _: b"x" * 17_000_000)
+    await broker.publish("jobs", [b"x"])
+    with pytest.raises(StorageError, match="MongoDB cannot store a document"):
+        await store.copy_all()

@@ -13,6 +13,7 @@ from penstock.storage import base
 from penstock.storage.redis.connection import Connection
 from penstock.storage.redis.defining import Defining
 from penstock.storage.redis.steps import Steps
+from penstock.storage.redis.store import RedisStore
 
 HOOK = Callback(url="https://a.example/hook")
 SECRETS = [f"whsec_{letter * 32}" for letter in "AB"]
@@ -57,6 +58,20 @@ async def test_what_a_server_knows_after_its_own_change_is_what_there_is(steps: 
         await defining.apply(change)
         known = await steps.definition("jobs")
         assert known == await Steps(steps.connection, None).learn("jobs"), change
+
+
+async def test_a_server_forgets_queues_that_another_one_has_deleted(address: str) -> None:
+    one, other = await RedisStore.open(address), await RedisStore.open(address)
+    for name in ("kept", "gone"):
+        await one.define(base.CreateQueue(queue=name))
+        await other.define(base.AlterQueue(queue=f"{name}-dlq", changes={"max_messages": 5}))
+        await other.queue_stats(name)
+        await other.receive(name, "default", base.Next(limit=1))
+    await one.define(base.DeleteQueue(queue="gone"))
+    await other.tick()
+    assert set(other._steps._known) == {"kept", "kept-dlq"}
+    await one.close()
+    await other.close()
 
 
 async def test_what_a_server_knows_is_read_again_only_if_it_has_changed(steps: Steps) -> None:

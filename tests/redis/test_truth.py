@@ -9,6 +9,7 @@ from redis.asyncio import Redis
 
 from penstock.broker import Broker
 from penstock.core.message import NewMessage
+from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.redis import overview
 from penstock.storage.redis.store import RedisStore
 from tests.contract.clock import ManualClock
@@ -169,6 +170,20 @@ async def test_an_entry_that_somebody_deleted_by_hand_holds_nothing_up(
     assert (stats.acked, stats.expired, stats.lowest_unacked_index) == (2, 1, 3)
 
 
+async def test_a_queue_that_somebody_damaged_by_hand_does_not_hold_up_what_is_due_in_others(
+    broker: Broker, store: RedisStore, redis: Redis, root: str
+) -> None:
+    # Given a queue without its stream, and another one from which something is to be removed
+    await broker.create_queue("a")
+    await redis.delete(root.replace("jobs", "a") + ":stream")
+    await broker.publish("jobs", [b"x"] * 10)
+    await broker.alter_queue("jobs", retention_messages=1)
+    await broker.ack("jobs", await broker.receive("jobs", limit=10))
+    with pytest.raises(StorageError, match="Redis refused a command"):
+        await store.tick()
+    assert await redis.xlen(f"{root}:stream") == 1
+
+
 async def test_deleting_a_queue_leaves_no_key_behind(
     broker: Broker, redis: Redis, root: str
 ) -> None:
@@ -178,8 +193,44 @@ async def test_deleting_a_queue_leaves_no_key_behind(
     await broker.ack("jobs", await broker.receive("jobs"))
     given = await broker.receive("jobs", subscription="after")
     await broker.nack("jobs", given, "after")
+    # And a server that dies while it filters what is there for a new subscription
+    await _die_filtering(broker)
+    await broker.publish("jobs", [b"b"])
     await broker.delete_queue("jobs")
     assert [key async for key in redis.scan_iter(match=f"{root}*")] == []
+
+
+async def test_a_filter_that_nobody_waits_for_is_forgotten_after_a_day(
+    address: str, redis: Redis, root: str
+) -> None:
+    clock = ManualClock()
+    store = await RedisStore.open(address, clock=clock)
+    broker = Broker(store)
+    await broker.create_queue("jobs")
+    await broker.publish("jobs", [b"a"])
+    await _die_filtering(broker)
+    await broker.publish("jobs", [b"b"])
+    assert await redis.keys(f"{root}:f:*") != []
+    # Given a server that knows of the filter, and a day
+    clock.advance(24 * 3600 + 1)
+    await store.tick()
+    # Then its matches are gone, and publishing leaves no others
+    await broker.publish("jobs", [b"c"])
+    assert await redis.keys(f"{root}:f:*") == []
+    assert await redis.hget(root, "pending") == "[]"
+    await store.close()
+
+
+async def _die_filtering(broker: Broker) -> None:
+    """The server dies as it applies the filter of a new subscription to what is there."""
+
+    def die(*arguments: object) -> bool:
+        raise StoreUnavailable("it has died")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("penstock.storage.redis.subscribing.matches", die)
+        with pytest.raises(StoreUnavailable):
+            await broker.create_subscription("jobs", "more", filter="true", start="earliest")
 
 
 async def test_batches_may_be_acked_in_any_order(broker: Broker, redis: Redis, root: str) -> None:

@@ -11,7 +11,8 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Generic, TypeVar
+from math import inf
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -31,6 +32,7 @@ from penstock.errors import (
     PenstockError,
     QueueExists,
     QueueNotFound,
+    SubscriptionExists,
     SubscriptionNotFound,
 )
 from penstock.ingest.message import Codec, TenantMessage
@@ -47,6 +49,8 @@ Handler = Callable[[Sequence[M]], Awaitable[None] | None]
 """A coroutine function; or a plain one, which is called in a thread. It must be safe to retry."""
 
 _JSON = "application/json"
+# How often to look for new tenants while there is work.
+_LOOK_SECONDS = 1.0
 # The tenant's queue was deleted, and perhaps created again, while a batch was handled. There is
 # nothing left to settle, and other tenants wait for this consumer.
 _REMOVED = (QueueNotFound, SubscriptionNotFound, InvalidReceipt)
@@ -95,7 +99,9 @@ class IngestQueue(Generic[M]):
         self._broker = broker
         self._codec = Codec(kind)
         self._settings = settings or IngestSettings()
-        self._tenants: dict[str, None] = {}  # those with a queue, in the order of their turns
+        # Those with a queue, in the order of their turns, and whether it has our settings.
+        self._tenants: dict[str, bool] = {}
+        self._look_at = -inf  # when to look for more of them, by the event loop's clock
 
     async def publish(self, message: M) -> None:
         """Returns once the message is stored. Creates the tenant's queue if there is none."""
@@ -113,7 +119,7 @@ class IngestQueue(Generic[M]):
             await self._publish(tenant, batch)
 
     async def _publish(self, tenant: str, batch: list[NewMessage | bytes]) -> None:
-        if tenant in self._tenants:
+        if self._tenants.get(tenant):
             try:
                 await self._broker.publish(self._queue_of(tenant), batch)
                 return
@@ -143,7 +149,7 @@ class IngestQueue(Generic[M]):
         check_whole("batch_size", batch_size, 1)
         until = _Deadline(wait_seconds)
         while True:
-            if tenant not in self._tenants:  # also if somebody deletes it during the wait
+            if not self._tenants.get(tenant):  # also if somebody deletes it during the wait
                 await self._prepare(tenant)
             deliveries = await self._receive(tenant, batch_size)
             if deliveries or until.left <= 0:
@@ -185,45 +191,71 @@ class IngestQueue(Generic[M]):
 
     async def _prepare(self, tenant: str) -> None:
         """Create the tenant's queue if there is none, and apply the settings to it."""
-        queue = self._queue_of(tenant)
-        default = SubscriptionConfig(
-            lease_seconds=self._settings.lease_seconds,
-            max_deliveries=self._settings.max_deliveries,
-            backoff=self._settings.backoff,
-        )
+        default = SubscriptionConfig(**self._subscription_settings())
         try:
-            await self._broker.create_queue(queue, default=default)
+            await self._broker.create_queue(self._queue_of(tenant), default=default)
         except QueueExists:
-            await self._broker.alter_subscription(
-                queue,
-                DEFAULT_SUBSCRIPTION,
-                lease_seconds=default.lease_seconds,
-                max_deliveries=default.max_deliveries,
-                backoff=default.backoff,
-            )
-        self._tenants[tenant] = None
+            await self._apply_settings(tenant)
+        self._tenants[tenant] = True
+
+    async def _apply_settings(self, tenant: str) -> None:
+        """Raises `QueueNotFound`. If somebody deleted the subscription, it is created again."""
+        queue, settings = self._queue_of(tenant), self._subscription_settings()
+        try:
+            await self._broker.alter_subscription(queue, DEFAULT_SUBSCRIPTION, **settings)
+        except SubscriptionNotFound:
+            with suppress(SubscriptionExists):
+                await self._broker.create_subscription(
+                    queue, DEFAULT_SUBSCRIPTION, start="earliest", **settings
+                )
+        self._tenants[tenant] = True
+
+    def _subscription_settings(self) -> dict[str, Any]:
+        return {
+            "lease_seconds": self._settings.lease_seconds,
+            "max_deliveries": self._settings.max_deliveries,
+            "backoff": self._settings.backoff,
+        }
 
     async def _next_batch(self, batch_size: int) -> list[Delivery]:
-        """A batch of the first tenant that has messages, who then goes to the end of the line."""
-        for tenant in list(self._tenants):
+        """A batch of the first tenant that has messages, who then goes to the end of the line.
+
+        Others join the line as they come, not only once those who are known have no more.
+        """
+        is_due = asyncio.get_running_loop().time() >= self._look_at
+        if is_due:
+            await self._look_for_tenants()
+        deliveries = await self._take_turns(list(self._tenants), batch_size)
+        if not deliveries and not is_due:
+            deliveries = await self._take_turns(await self._look_for_tenants(), batch_size)
+        return deliveries
+
+    async def _look_for_tenants(self) -> list[str]:
+        """Those that were not known yet, whose queues other processes have made."""
+        self._look_at = asyncio.get_running_loop().time() + _LOOK_SECONDS
+        new = [tenant for tenant in await self.tenants() if tenant not in self._tenants]
+        for tenant in new:
+            self._tenants.setdefault(tenant, False)
+        return new
+
+    async def _take_turns(self, tenants: Sequence[str], batch_size: int) -> list[Delivery]:
+        for tenant in tenants:
             deliveries = await self._receive(tenant, batch_size)
             if deliveries:
-                self._tenants[tenant] = self._tenants.pop(tenant)
+                self._tenants[tenant] = self._tenants.pop(tenant, False)
                 return deliveries
-        for tenant in await self.tenants():
-            if tenant not in self._tenants:
-                await self._prepare(tenant)
-                deliveries = await self._receive(tenant, batch_size)
-                if deliveries:
-                    return deliveries
         return []
 
     async def _receive(self, tenant: str, batch_size: int) -> list[Delivery]:
         try:
+            if not self._tenants.get(tenant):
+                await self._apply_settings(tenant)
             return await self._broker.receive(self._queue_of(tenant), limit=batch_size)
         except QueueNotFound:
             self._tenants.pop(tenant, None)  # somebody deleted it
-            return []
+        except SubscriptionNotFound:
+            self._tenants[tenant] = False  # likewise; it is created again at the next turn
+        return []
 
     async def _wait(self, tenants: Sequence[str], seconds: float) -> None:
         """Wait for news of any of the tenants."""

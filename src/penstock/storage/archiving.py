@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.core.config import QueueConfig
 from penstock.core.message import Message
+from penstock.core.runs import Runs
 from penstock.storage.base import Store
 from penstock.storage.shared import Shared
 
-__all__ = ["HotShared", "HotStore", "QueueState", "ReaderState", "Recovered", "Tries"]
+__all__ = [
+    "HotShared",
+    "HotStore",
+    "QueueState",
+    "ReaderState",
+    "Recovered",
+    "Tries",
+    "without_new_letters",
+]
 
 
 class Tries(msgspec.Struct, frozen=True, array_like=True):
@@ -69,6 +79,51 @@ class QueueState(msgspec.Struct, frozen=True, kw_only=True):
 
     def reader(self, name: str) -> ReaderState | None:
         return next((reader for reader in self.readers if reader.name == name), None)
+
+
+def without_new_letters(state: QueueState, first: int) -> QueueState:
+    """A state whose dead letters from an index on have no record: their messages are unsettled."""
+    letters = state.letters
+    if letters is None or letters.next <= first:
+        return state
+    kept: list[bytes] = []
+    failed: dict[int, list[int]] = {}  # by the id of the subscription
+    pins = {int(index): int(count) for index, count in _pairs(state.pins)}
+    for index, origin in _pairs(letters.refers):
+        if int(index) < first:
+            kept += (index, origin)
+            continue
+        reader, _, message = origin.partition(b":")
+        failed.setdefault(int(reader), []).append(int(message))
+        pins[int(message)] -= 1
+    readers = []
+    for one in state.readers:
+        indexes = failed.get(int(dict(_pairs(one.fields))[b"id"]), [])
+        settled, dead = (_minus(bounds, indexes) for bounds in (one.settled, one.dead))
+        readers.append(replace(one, settled=settled, dead=dead))
+    own = [replace(one, settled=_below(one.settled, first)) for one in letters.readers]
+    return replace(
+        state,
+        pins=[b"%d" % part for pin in pins.items() if pin[1] for part in pin],
+        readers=readers,
+        letters=replace(letters, next=first, refers=kept, readers=own),
+    )
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+def _minus(bounds: Sequence[int], indexes: Sequence[int]) -> list[int]:
+    runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
+    for index in indexes:
+        runs.discard(index, index + 1)
+    return [bound for run in runs for bound in run]
+
+
+def _below(bounds: Sequence[int], stop: int) -> list[int]:
+    runs = Runs(zip(bounds[::2], bounds[1::2], strict=True))
+    return [bound for run in runs.within(0, stop) for bound in run]
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
+from pymongo import ReplaceOne
 from pymongo import errors as failures
 
 from penstock.core.limits import DEAD_LETTER_SUFFIX
 from penstock.core.message import Message, to_datetime
-from penstock.errors import Conflict, StorageError
+from penstock.errors import Conflict, StorageError, StoreUnavailable
 from penstock.storage.archiving import QueueState, ReaderState
 from penstock.storage.mongo.connection import Connection, Document
 from penstock.storage.mongo.documents import to_message
@@ -65,8 +66,9 @@ class Archive:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        # Collections that have their unique index, with the expiry that was set.
-        self._indexes: dict[str, _Expiry | None] = {}
+        # Collections that have their unique index, with the salt of the queue that they had it for,
+        # since a deleted queue takes it along, and the expiry that was set.
+        self._indexes: dict[str, tuple[int, _Expiry | None]] = {}
         self._has_ttl_indexes: bool | None = None
 
     @property
@@ -97,12 +99,28 @@ class Archive:
         """Insert documents. Those that exist stay as they are. Raises `IndexTaken`."""
         if not documents:
             return
-        await self._ensure_unique_index(queue)
+        await self._ensure_unique_index(queue, documents[0]["salt"])
         try:
             with self.connection.translated_errors():
                 await self.connection.collection(queue).insert_many(documents, ordered=False)
         except failures.BulkWriteError as exc:
             _check_duplicates(queue, exc)
+
+    async def put_letters(self, queue: str, documents: Sequence[Document]) -> None:
+        """Insert dead letters, in index order, that no state in the record has yet.
+
+        What is in their place was inserted for a state that did not get into the record.
+        """
+        await self._ensure_unique_index(queue, documents[0]["salt"])
+        first, last = documents[0], documents[-1]
+        others: Document = {
+            "salt": first["salt"],
+            "index": {"$gte": first["index"], "$lte": last["index"]},
+            "_id": {"$nin": [document["_id"] for document in documents]},
+        }
+        await self.remove(queue, [others])
+        changes = [ReplaceOne({"_id": one["_id"]}, one, upsert=True) for one in documents]
+        await self.update(queue, changes)
 
     async def check_no_foreign_documents(self, queue: str) -> None:
         """Raises `Conflict` if the collection of a new queue has documents of somebody else."""
@@ -115,14 +133,14 @@ class Archive:
                 "database of its own, or remove them"
             )
 
-    async def _ensure_unique_index(self, queue: str) -> None:
+    async def _ensure_unique_index(self, queue: str, salt: int) -> None:
         """No two messages of a queue have the same index: `insert` relies on that."""
-        if queue not in self._indexes:
+        if self._indexes.get(queue, (None,))[0] != salt:
             with self.connection.translated_errors():
                 await self.connection.collection(queue).create_index(
                     [("salt", 1), ("index", 1)], unique=True
                 )
-            self._indexes[queue] = None
+            self._indexes[queue] = (salt, None)
 
     async def missing(self, queue: str, ids: Iterable[str]) -> list[str]:
         """Which of these messages have no document."""
@@ -171,8 +189,13 @@ class Archive:
     async def update(self, queue: str, changes: Sequence[Any]) -> None:
         """Make many updates at once, in any order."""
         if changes:
-            with self.connection.translated_errors():
-                await self.connection.collection(queue).bulk_write(changes, ordered=False)
+            try:
+                with self.connection.translated_errors():
+                    await self.connection.collection(queue).bulk_write(changes, ordered=False)
+            except failures.BulkWriteError as exc:
+                for one in (exc.details or {}).get("writeErrors", []):
+                    raise StorageError(f"MongoDB refused a change: {one.get('errmsg')}") from exc
+                _check_confirmed(exc)
 
     async def remove(self, queue: str, conditions: Sequence[Document]) -> None:
         """Remove the documents that meet any of the conditions."""
@@ -268,9 +291,9 @@ class Archive:
     async def ensure_ttl_indexes(self, state: QueueState) -> None:
         """Let MongoDB remove what is beyond the queue's retention."""
         for queue, expiry in _expiries(state):
-            if self._indexes.get(queue) == expiry:
+            if self._indexes.get(queue) == (state.salt, expiry):
                 continue
-            await self._ensure_unique_index(queue)
+            await self._ensure_unique_index(queue, state.salt)
             collection = self.connection.collection(queue)
             wanted = _ttl_index(expiry)
             with self.connection.translated_errors():
@@ -282,7 +305,7 @@ class Archive:
                 if wanted is not None:
                     options = {name: value for name, value in wanted.items() if value is not None}
                     await collection.create_index(options.pop("key"), **options)
-            self._indexes[queue] = expiry
+            self._indexes[queue] = (state.salt, expiry)
 
     async def has_ttl_indexes(self) -> bool:
         """Whether the server supports TTL indexes, as shown by its metrics of them."""
@@ -369,5 +392,12 @@ def _check_duplicates(queue: str, error: failures.BulkWriteError) -> None:
             taken = IndexTaken(f"the archive holds another message {index} of queue {queue!r}")
             taken.index = index
             raise taken from error
-    if (error.details or {}).get("writeConcernErrors"):
-        raise StorageError("MongoDB could not confirm a write") from error
+    _check_confirmed(error)
+
+
+def _check_confirmed(error: failures.BulkWriteError) -> None:
+    """Raises `StoreUnavailable` if a failover may still undo a write."""
+    for one in (error.details or {}).get("writeConcernErrors", []):
+        raise StoreUnavailable(
+            f"MongoDB could not confirm a write ({one.get('errmsg')}): try again shortly"
+        ) from error

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bson.codec_options import CodecOptions
+from bson.errors import BSONError
 from pymongo import AsyncMongoClient, WriteConcern
 from pymongo import errors as failures
 from pymongo.asynchronous.collection import AsyncCollection
@@ -70,6 +71,8 @@ class Connection:
             raise
         except (failures.ConnectionFailure, failures.WTimeoutError, OSError) as exc:
             raise self._set_problem(str(exc) or "it does not answer") from exc
+        except BSONError as exc:  # such as a document that is too large
+            raise StorageError(f"MongoDB cannot store a document: {exc}") from exc
         except failures.PyMongoError as exc:
             if exc.timeout or exc.has_error_label("RetryableWriteError"):
                 raise self._set_problem(str(exc) or "it does not answer") from exc

@@ -52,6 +52,7 @@ class Defining:
             await self._completeness.check(change.queue)
             if isinstance(change, base.CreateQueue):
                 await self._completeness.check_new(change.queue)
+                await self._mirror.finish_deleting(change.queue)
             if _asks_for_events(change) and is_recorded(change.queue + EVENTS_SUFFIX):
                 making = asyncio.ensure_future(self._make_with_events(change))
                 await asyncio.wait([making])

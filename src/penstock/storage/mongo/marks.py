@@ -14,10 +14,19 @@ from penstock.core.config import DEFAULT_SUBSCRIPTION
 from penstock.core.runs import Run, Runs, runs_of
 from penstock.storage.archiving import QueueState
 
-__all__ = ["added", "consumed", "count_updates", "index_condition", "mark_updates"]
+__all__ = [
+    "added",
+    "consumed",
+    "count_updates",
+    "index_condition",
+    "mark_updates",
+    "unmark_updates",
+]
 
 # The bounds of all indexes, which a subscription that does not exist holds back none of.
 _EVERYTHING: Sequence[float] = (0, inf)
+# More than any index.
+_BEYOND = 2**62
 
 
 def consumed(state: QueueState, start: int = 0) -> Runs:
@@ -76,6 +85,16 @@ def mark_updates(
                     index_condition(run) | {"salt": state.salt, field: not value},
                     {"$set": {field: value}},
                 )
+
+
+def unmark_updates(state: QueueState) -> Iterator[UpdateMany]:
+    """Take back marks that do not follow from a state."""
+    for field, runs_in in (("consumed", consumed), ("done", _done)):
+        for start, stop in runs_in(state, 0).outside(0, _BEYOND):
+            yield UpdateMany(
+                index_condition((start, stop)) | {"salt": state.salt, field: True},
+                {"$set": {field: False}},
+            )
 
 
 def _lowest_change(before: QueueState, state: QueueState) -> int:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.message import Delivery, parse_message_id
 from penstock.core.runs import Runs
-from penstock.errors import QueueNotFound, StoreUnavailable
+from penstock.errors import QueueNotFound, StorageError, StoreUnavailable
 from penstock.storage import base
 from penstock.storage.archiving import HotStore, QueueState
 from penstock.storage.mongo.archive import Archive, IndexTaken
@@ -56,6 +56,21 @@ def source_of(queue: str) -> str:
     return queue.removesuffix(DEAD_LETTER_SUFFIX)
 
 
+class _Failures:
+    """The errors of several queues, of which an `IndexTaken` is raised first: it can be mended."""
+
+    def __init__(self) -> None:
+        self._first: StorageError | None = None
+
+    def add(self, error: StorageError) -> None:
+        if self._first is None or isinstance(error, IndexTaken):
+            self._first = error
+
+    def raise_any(self) -> None:
+        if self._first is not None:
+            raise self._first
+
+
 class Mirror:
     """Copies the queues that this server has changed and, periodically, all of them."""
 
@@ -80,20 +95,28 @@ class Mirror:
             counts.update((delivery.index, delivery.deliveries) for delivery in deliveries)
 
     async def copy_changed(self) -> None:
-        """Copy the changed queues. What fails is tried again the next time."""
+        """Copy the changed queues. What fails is tried again the next time.
+
+        It does not affect the other queues. Its error is raised at the end, unless MongoDB or a
+        node of the hot store is away.
+        """
         changed, self._changed = self._changed, set()
+        failed = _Failures()
         for queue in sorted(changed):
             try:
                 await self.copy(queue)
-            except BaseException as exc:
-                if not isinstance(exc, StoreUnavailable):
-                    self._changed |= changed
-                    raise
+            except StoreUnavailable:
                 if self._archive.problem is not None:
                     self._changed |= changed
                     return
-                # A node of the hot store that is away must not affect the others.
                 self._changed.add(queue)
+            except StorageError as exc:
+                self._changed.add(queue)
+                failed.add(exc)
+            except BaseException:
+                self._changed |= changed
+                raise
+        failed.raise_any()
 
     async def copy_all(self) -> None:
         """Copy every queue, and remove the records of deleted ones.
@@ -103,26 +126,25 @@ class Mirror:
 
         Raises `IndexTaken` if the hot store has come back with old data, and lacks messages.
 
-        A queue whose node is away does not affect the others; the error is raised at the end.
+        A queue that fails does not affect the others; the error is raised at the end.
         """
-        failure: StoreUnavailable | None = None
+        failed = _Failures()
         for queue in sorted(
             {*await self._hot.known_names(), *await self._archive.names_being_deleted()}
         ):
             try:
                 await self.copy(queue, repeat_from=self._ends.get(queue, (0, 0))[0])
-            except StoreUnavailable as exc:
-                if self._archive.problem is not None:
+            except StorageError as exc:
+                if isinstance(exc, StoreUnavailable) and self._archive.problem is not None:
                     raise
-                failure = exc
+                failed.add(exc)
                 continue
             state = self._saved.get(queue)
             if state is None:
                 self._ends.pop(queue, None)
             else:
                 self._ends[queue] = (self._ends.get(queue, (0, 0))[1], state.next)
-        if failure is not None:
-            raise failure
+        failed.raise_any()
 
     async def copy(self, queue: str, *, repeat_from: int | None = None) -> None:
         """Bring the record up to date with the hot store.
@@ -161,6 +183,17 @@ class Mirror:
                         await self._copy(name, None)
         finally:
             gone.set()
+
+    async def finish_deleting(self, queue: str) -> None:
+        """Wait until nothing of a deleted queue is left in the record.
+
+        To be called before one of its name is created: what is published to that one must not be
+        removed with what the former has left.
+        """
+        if is_recorded(queue):
+            _, is_being_deleted = await self._archive.saved_at(queue)
+            if is_being_deleted:
+                await self.copy(queue)
 
     async def _copy(self, queue: str, repeat_from: int | None) -> None:
         known = self._saved.get(queue)
@@ -203,10 +236,11 @@ class Mirror:
             if is_new:
                 await self._archive.ensure_ttl_indexes(state)
                 if state.letters is not None:
-                    await self._copy_letters(before and before.letters, state.letters)
-                if not await self._locks.renew(queue):
-                    raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
+                    await self._copy_letters(queue, before and before.letters, state.letters)
+                await self._check_lock(queue)
                 await self._archive.save(state, before)
+            if state.letters is not None:
+                await self._remove_letters(before and before.letters, state.letters, repeat_from)
         except BaseException:
             self._counts[queue] = counts | self._counts.get(queue, {})
             raise
@@ -250,18 +284,37 @@ class Mirror:
             await self._archive.insert(events.name, [message_document(one) for one in found])
             at = found[-1].index + 1
 
-    async def _copy_letters(self, before: QueueState | None, letters: QueueState) -> None:
-        """Insert new dead letters, and remove those that were replayed or discarded or expired."""
+    async def _check_lock(self, queue: str) -> None:
+        """Raises `StoreUnavailable` if another server may be copying the queue."""
+        if not await self._locks.renew(queue):
+            raise StoreUnavailable(f"copying queue {queue!r} took too long: it is repeated")
+
+    async def _copy_letters(
+        self, queue: str, before: QueueState | None, letters: QueueState
+    ) -> None:
+        """Put new dead letters into the record, before the state that has them."""
         at = 0 if before is None else before.next
         while at < letters.next:
             found = await self._hot.read(letters.name, base.Span(start=at, limit=_CHUNK))
             found = [letter for letter in found if letter.index < letters.next]
             if not found:
                 break
-            await self._archive.insert(letters.name, [letter_document(one) for one in found])
+            await self._check_lock(queue)  # it is lost with a Redis that is wiped
+            await self._archive.put_letters(letters.name, [letter_document(one) for one in found])
             at = found[-1].index + 1
+
+    async def _remove_letters(
+        self, before: QueueState | None, letters: QueueState, repeat_from: int | None
+    ) -> None:
+        """Remove those that were replayed or discarded or expired.
+
+        Only after the record says so: otherwise they would be missing if Redis is lost in between.
+        If this server dies in between, ``repeat_from`` makes up for it in front of the oldest.
+        """
         gone = consumed(letters)
         old = Runs() if before is None else consumed(before)
+        if repeat_from is not None:
+            old.discard(0, gone.next_gap(0))
         await self._archive.remove(
             letters.name,
             [index_condition(run) | {"salt": letters.salt} for run in added(old, gone)],

@@ -7,14 +7,15 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from penstock.core.limits import EVENTS_SUFFIX
+from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX
 from penstock.core.message import Message, parse_message_id
 from penstock.errors import QueueNotFound, StoreUnavailable
 from penstock.storage import base
-from penstock.storage.archiving import HotStore, QueueState, Recovered
+from penstock.storage.archiving import HotStore, QueueState, Recovered, without_new_letters
 from penstock.storage.mongo.archive import Archive
 from penstock.storage.mongo.documents import message_document
 from penstock.storage.mongo.locks import Locks
+from penstock.storage.mongo.marks import unmark_updates
 
 __all__ = ["index_of", "is_lost", "recover"]
 
@@ -156,13 +157,19 @@ class _Recovery:
             if dropped is not None:
                 had_from = dropped.first
                 if not dropped.is_behind(state):
+                    recorded = 0 if state.letters is None else state.letters.next
+                    dropped = without_new_letters(dropped, recorded)
                     state = max(dropped, state, key=lambda one: one.at)
         if not self._restored:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
+        # An attempt that broke off may have restored its dead letters, as of another state.
+        await self._hot.drop(state.name + DEAD_LETTER_SUFFIX)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
+        # A server may have made marks, and died before the record had the state that they are from.
+        await self._archive.update(state.name, list(unmark_updates(state)))
         self._restored[state.name] = 0
         await self._hot.restore(state, self._messages(state), had_from)
         logger.info("queue %s is rebuilt: %d messages", state.name, self._restored[state.name])

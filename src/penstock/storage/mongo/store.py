@@ -327,13 +327,16 @@ class ArchivedStore:
             return True
 
     async def _run_all(self, work: Sequence[Callable[[], Awaitable[None]]]) -> None:
-        """Run all of these, even if a node is away for some. Raises its error at the end."""
-        failure: StoreUnavailable | None = None
+        """Run all of these, even if a node is away for some, or a queue fails.
+
+        Raises the error at the end.
+        """
+        failure: StorageError | None = None
         for one in work:
             try:
                 await one()
-            except StoreUnavailable as exc:
-                if self.problem is not None:
+            except StorageError as exc:
+                if isinstance(exc, StoreUnavailable) and self.problem is not None:
                     raise
                 failure = exc
         if failure is not None:

@@ -211,8 +211,9 @@ class Channels:
         for channel in self._channels.values():
             channel.is_idle = not channel.lines
         for name in idle:
-            del self._channels[name]
-            await pubsub.unsubscribe(name)
+            if self._channels[name].is_idle:  # nobody has come while another was unsubscribed
+                del self._channels[name]
+                await pubsub.unsubscribe(name)
 
     def wake_all(self) -> None:
         for channel in self._channels.values():

@@ -9,12 +9,13 @@ from __future__ import annotations
 from penstock.core.callback import CallbackTarget
 from penstock.core.limits import DEAD_LETTER_SUFFIX, EVENTS_SUFFIX, is_name
 from penstock.core.stats import KnownStats, QueueStats
-from penstock.errors import StoreUnavailable
+from penstock.errors import StorageError, StoreUnavailable
 from penstock.storage.base import LetterWatch
 from penstock.storage.redis.definitions import microseconds
 from penstock.storage.redis.messages import to_letters
 from penstock.storage.redis.stats import parse_stats
 from penstock.storage.redis.steps import Steps
+from penstock.storage.redis.subscribing import RESERVATION_SECONDS
 
 __all__ = ["Overview"]
 
@@ -108,12 +109,15 @@ class Overview:
 
     async def sweep(self, every_seconds: float) -> None:
         """See `RedisStore.tick`."""
+        failure: StorageError | None
         names, failure = await self.names_or_known()
+        if failure is None:
+            self._steps.keep_only(self._listed)
         for name in names:
             try:
                 await self.tell_events(name)
                 await self._sweep(name, every_seconds)
-            except StoreUnavailable as exc:
+            except StorageError as exc:
                 failure = exc
         if failure is not None:
             raise failure
@@ -126,6 +130,7 @@ class Overview:
             microseconds(every_seconds),
             CONSUMER_IDLE_MS,
             0 if self.watch is None else _MOST_LETTERS,
+            microseconds(RESERVATION_SECONDS),
         )
         if self.watch is None or answer in (0, 1):
             return

@@ -138,7 +138,7 @@ class Rebuilding:
             steps.time,
             token,
             number + 1,
-            _pack((first, stop)),
+            _pack((first, stop, state.next)),
             _pack((state.refers, state.pins)),
             _pack(gone),
             *(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -110,6 +110,12 @@ class Steps:
     def note(self, definition: QueueDefinition) -> None:
         """Cache what a step of this server has made of the definition that it was taken with."""
         self._known[definition.name] = definition
+
+    def keep_only(self, listed: Collection[str]) -> None:
+        """Drop queues from the cache that are not in the list of queues: others deleted them."""
+        for name, one in list(self._known.items()):
+            if (one.source or name) not in listed:
+                del self._known[name]
 
     def forget(self, queue: str) -> None:
         """Drop a deleted queue from the cache, with its dead letters and events."""

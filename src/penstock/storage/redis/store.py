@@ -402,8 +402,9 @@ class RedisStore:
     async def tick(self, every_seconds: float = 0) -> None:
         """Do what is due in every queue, unless another server did within ``every_seconds``.
 
-        There is no leader: whichever server comes first does the work. A queue whose node is away
-        does not affect the others; `StoreUnavailable` is raised at the end.
+        There is no leader: whichever server comes first does the work. A queue whose node is away,
+        or whose keys somebody has damaged, does not affect the others; its error is raised at the
+        end.
         """
         if self._connection.driver.is_cluster:
             await self._check_masters()

@@ -33,23 +33,24 @@ from penstock.storage.redis.definitions import (
     ReaderDefinition,
     as_stored,
     config_text,
+    microseconds,
     reader_fields,
 )
 from penstock.storage.redis.matching import matches
 from penstock.storage.redis.messages import MICROSECONDS, to_messages
 from penstock.storage.redis.steps import Arguments, Steps
 
-__all__ = ["ID_BITS", "Subscribing", "new_reader_fields"]
+__all__ = ["ID_BITS", "RESERVATION_SECONDS", "Subscribing", "new_reader_fields"]
 
 _pack = msgspec.msgpack.Encoder().encode
 
 ID_BITS = 48
 """The size of the ids of queues and subscriptions."""
+RESERVATION_SECONDS = 24 * 3600
+"""After this long, a reservation counts as abandoned."""
 
 # How many old messages are read at a time to be filtered.
 _CHUNK = 1000
-# After this long, a reservation counts as abandoned.
-_RESERVATION_SECONDS = 24 * 3600
 
 
 class _EarlierMatches(NamedTuple):
@@ -154,7 +155,7 @@ class Subscribing:
         which on publishers apply the filter.
         """
         reservation = str(self._rng.getrandbits(ID_BITS))
-        kept = _RESERVATION_SECONDS * 1_000_000
+        kept = microseconds(RESERVATION_SECONDS)
 
         def arguments(now: QueueDefinition) -> Sequence[Argument]:
             _check_same_queue(definition, now)

@@ -14,7 +14,7 @@ import msgspec
 from penstock.core.lifecycle import EVENTS_CONTENT_TYPE, Kind, LifecycleRun, bodies_of
 from penstock.core.message import Envelope
 from penstock.core.publishing import NewBatch
-from penstock.errors import QueueNotFound
+from penstock.errors import MemoryFull, QueueNotFound
 from penstock.storage.redis.messages import MICROSECONDS
 from penstock.storage.redis.steps import Steps
 
@@ -56,7 +56,8 @@ class Telling:
     async def tell(self, queue: str) -> None:
         """On return, the events queue has everything that had happened when this was called.
 
-        Unless it is gone, or is being rebuilt: then it gets that later, if it comes back.
+        Unless it is gone, or is being rebuilt: then it gets that later, if it comes back. The same
+        if Redis has no memory left: what frees some must not fail because of it.
         """
         key = self._steps.keys.queue(queue)
         while True:
@@ -69,7 +70,7 @@ class Telling:
             batch = NewBatch(bodies, [_ENVELOPE] * count, [_HEAD] * count, size)
             try:
                 await self._publish(queue, batch, f"{told.decode()}:{len(entries)}")
-            except QueueNotFound:
+            except (QueueNotFound, MemoryFull):
                 return
 
 

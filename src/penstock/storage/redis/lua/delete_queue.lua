@@ -34,6 +34,8 @@ for _, one in ipairs(queues) do
   for _, name in ipairs(words(one.subs)) do
     drop_keys(one.key .. ':s:' .. name, READER_KEYS)
   end
+  -- What a server left that was filtering messages for a new subscription.
+  drop_abandoned(one, -math.huge)
   drop_keys(one.key, QUEUE_KEYS)
   redis.call('PUBLISH', one.key .. ':news', '*')
 end

@@ -18,15 +18,7 @@ local q, refusal = begin()
 if not q then
   return refusal
 end
-local pending = cjson.decode(redis.call('HGET', q.key, 'pending') or '[]')
-local kept = {}
-for _, one in ipairs(pending) do
-  if q.now - one[3] < tonumber(ARGV[6]) then
-    kept[#kept + 1] = one
-  else
-    redis.call('UNLINK', q.key .. ':f:' .. one[1] .. ':matched')
-  end
-end
+local kept = drop_abandoned(q, tonumber(ARGV[6]))
 kept[#kept + 1] = {ARGV[4], ARGV[5], q.now}
 redis.call('HSET', q.key, 'pending', cjson.encode(kept), 'version', ARGV[3])
 save()

@@ -7,7 +7,7 @@
 -- ARGV[1]  the time in microseconds if a test sets it, or empty
 -- ARGV[2]  the token of restore_queue.lua
 -- ARGV[3]  the least number that the queue's version gets
--- ARGV[4]  packed: first and next index
+-- ARGV[4]  packed: first and next index, and the next index as of the subscriptions' fields
 -- ARGV[5]  packed: fields of :letters, fields of :pins
 -- ARGV[6]  packed: bounds of the indexes that have no message any more
 -- ARGV[7…] packed, for each subscription: {name, fields, settled, dead, opened, matched, tries,
@@ -50,21 +50,21 @@ local function restore_reader(one)
   put(s, 'flying', 0)
   s.moved = true
   add_bounds(key .. ':matched', matched)
-  count_matches(q, s, s.start)
+  if s.filtered then
+    -- Those before include messages that are gone.
+    local new = runs_within(key .. ':matched', math.max(bounds[3], s.start), q.next)
+    put(s, 'matched_total', s.matched_total + runs_count(new))
+  end
   add_bounds(key .. ':settled', settled)
   add_bounds(key .. ':dead', dead)
-  local total = 0
-  for _, run in ipairs(matched_within(q, s, s.start, q.next)) do
-    total = total + runs_count(runs_within(key .. ':settled', run[1], run[2]))
-  end
   for at = 1, #gone, 2 do
     for _, run in ipairs(unsettled_within(q, s, gone[at], gone[at + 1])) do
-      local new = runs_add(key .. ':settled', run[1], run[2])
-      count(s, 'expired', new)
-      total = total + new
+      count(s, 'expired', runs_add(key .. ':settled', run[1], run[2]))
     end
   end
-  put(s, 'settled_total', total)
+  -- Below its start, too, there may be unsettled messages: dead letters that were replayed.
+  local all = s.filtered and s.matched_total or q.next - s.start
+  put(s, 'settled_total', all - runs_count(unsettled_within(q, s, 0, q.next)))
   add_bounds(key .. ':opened', opened)
   -- Receipts issued after the snapshot was taken must not match deliveries from now on.
   put(s, 'epoch', math.max(q.now, s.epoch + 1))

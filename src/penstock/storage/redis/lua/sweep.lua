@@ -6,21 +6,28 @@
 -- ARGV[2]  how many microseconds must have passed since the last sweep
 -- ARGV[3]  how many milliseconds a consumer must be idle to be removed from its group
 -- ARGV[4]  how many new dead letters are reported at most; 0 if another server reports them
+-- ARGV[5]  the age in microseconds at which reservations of filters are dropped as abandoned
 -- Returns  0 if there is no such queue or the last sweep is recent; 1 if it was swept; or, if there
 --          are new dead letters, how many of them are left out, and {salt, when it failed,
 --          subscription, index, deliveries, reason, when it was created} of each of the others
--- uses: runs queue reader letters time
+-- uses: runs queue reader letters time family
 local TIDY_US = 60 * 1000000
 
--- Every minute, remove idle consumers from the consumer groups. A consumer with pending entries
--- stays until these are settled or claimed by another. One that is still alive is created again by
--- its next receive.
+-- Every minute, drop reservations of filters that publishers apply for nobody, and remove idle
+-- consumers from the consumer groups. A consumer with pending entries stays until these are settled
+-- or claimed by another. One that is still alive is created again by its next receive.
 local function tidy(one)
   local tidied = tonumber(redis.call('HGET', one.key, 'tidied') or nil)
   if tidied and one.now - tidied < TIDY_US then
     return
   end
   put(one, 'tidied', one.now)
+  local kept, are_some_dropped = drop_abandoned(one, tonumber(ARGV[5]))
+  if are_some_dropped then
+    local id, number = string.match(one.version, '^(%d+)%.(%d+)$')
+    put(one, 'pending', #kept > 0 and cjson.encode(kept) or '[]')
+    put(one, 'version', id .. '.' .. text(number + 1))
+  end
   for _, s in ipairs(each_reader(one)) do
     for _, fields in ipairs(redis.call('XINFO', 'CONSUMERS', one.stream, s.name)) do
       local consumer = {}

@@ -26,6 +26,20 @@ local function drop_keys(key, suffixes)
   redis.call('UNLINK', unpack(keys))
 end
 
+-- Drop reservations of filters that are older than so many microseconds: the servers that made them
+-- have died. Returns the others, and whether any was dropped; `pending` is left to the caller.
+local function drop_abandoned(q, age)
+  local kept, pending = {}, cjson.decode(redis.call('HGET', q.key, 'pending') or '[]')
+  for _, one in ipairs(pending) do
+    if q.now - one[3] < age then
+      kept[#kept + 1] = one
+    else
+      redis.call('UNLINK', q.key .. ':f:' .. one[1] .. ':matched')
+    end
+  end
+  return kept, #kept < #pending
+end
+
 -- Replace the parents of a subscription. Messages that were delivered before stay as they are. All
 -- others wait for the new parents, and only for them.
 local function rewire(q, s, parents)

@@ -576,6 +576,31 @@ local function is_needed(q, index)
   return false
 end
 
+-- Forget what is kept in runs about messages that are gone, and so settled everywhere. Otherwise it
+-- would grow for as long as a single older message is kept.
+local function forget_runs(q, runs)
+  for _, run in ipairs(q.odd ~= '' and runs or {}) do
+    runs_discard(q.key .. ':odd', run[1], run[2])
+  end
+  for _, s in ipairs(each_reader(q)) do
+    local changes, has_dead = 0, redis.call('EXISTS', s.key .. ':dead') == 1
+    for _, run in ipairs(runs) do
+      if s.filtered then
+        runs_discard(s.key .. ':matched', run[1], run[2])
+      end
+      if has_dead then
+        changes = changes + runs_discard(s.key .. ':dead', run[1], run[2])
+      end
+      if #s.parent_names > 0 then
+        changes = changes + runs_add(s.key .. ':opened', run[1], run[2])
+      end
+    end
+    if changes > 0 then
+      put(s, 'changed', q.now)
+    end
+  end
+end
+
 -- Delete stragglers that are settled everywhere and not pinned.
 local function drop_stragglers(q, start, stop)
   local key = q.key .. ':stragglers'
@@ -590,6 +615,10 @@ local function drop_stragglers(q, start, stop)
     call_many('ZREM', key, {}, dropped)
     call_many('XDEL', q.stream, {}, ids)
     forget_messages(q, dropped)
+    for at, member in ipairs(dropped) do
+      dropped[at] = tonumber(member)
+    end
+    forget_runs(q, runs_of(dropped))
   end
 end
 

@@ -204,6 +204,7 @@ local function trim_to(q, first)
   for _, index in ipairs(kept) do
     redis.call('ZADD', stragglers, text(index), text(index))
   end
+  forget_runs(q, gaps(runs_of(kept), q.first, first))
   put(q, 'first', first)
   local oldest = redis.call('ZRANGE', stragglers, 0, 0)[1]
   local lowest = math.min(oldest and tonumber(oldest) or first, first)
