@@ -164,7 +164,8 @@ class _Recovery:
             # Wait for writes that were on their way to the record; later ones are checked for.
             await asyncio.sleep(_PENDING_WRITES_SECONDS)
         # An attempt that broke off may have restored its dead letters, as of another state.
-        await self._hot.drop(state.name + DEAD_LETTER_SUFFIX)
+        if await self._hot.version(state.name + DEAD_LETTER_SUFFIX) is not None:
+            await self._hot.drop(state.name + DEAD_LETTER_SUFFIX)
         letters = state.letters
         if letters is not None:
             await self._hot.restore(letters, self._messages(letters, stop=letters.next))
