@@ -298,6 +298,15 @@ class Queue:
         self.expiry.times.pop(index, None)
         if self.aging is not None:
             self.aging.times.pop(index, None)
+        self._forget_dead(index, index + 1)
+
+    def _forget_dead(self, start: int, stop: int) -> None:
+        """Forget who gave up messages that are gone: that would only grow."""
+        for subscription in self.subscriptions.values():
+            for run in list(subscription.dead.within(start, stop)):
+                for index in range(*run):
+                    if index not in self.stragglers:
+                        subscription.dead.discard(index, index + 1)
 
     def trim(self, first: int) -> None:
         """Remove messages from the front, but keep aside those that are still needed."""
@@ -313,6 +322,7 @@ class Queue:
                 for index in [i for i in places if i < first and i not in self.stragglers]:
                     self._forget_message(index)
         old_first, self.first = self.first, first
+        self._forget_dead(old_first, first)
         self.timeline.trim(first, self.next)
         # Feeds must still cover the stragglers, so they are cut below the lowest of them.
         lowest = min(self.stragglers, default=first)

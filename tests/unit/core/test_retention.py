@@ -6,7 +6,14 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from penstock.core import definitions, publishing, retention, settling
+from penstock.core import (
+    dead_letters,
+    definitions,
+    delivery,
+    publishing,
+    retention,
+    settling,
+)
 from penstock.core import events as ev
 from penstock.core.config import QueueConfig
 from penstock.core.limits import NANOSECONDS
@@ -110,6 +117,31 @@ def test_nothing_is_left_of_what_is_cut(way: str) -> None:
     assert not queue.stragglers
     assert not queue.feeds.special
     assert not queue.expiry.times
+
+
+@pytest.mark.parametrize("is_first_cut", [True, False])
+def test_who_gave_up_a_message_is_forgotten_with_it(is_first_cut: bool) -> None:
+    # Given two dead letters, with a message between them, in a queue that keeps no history
+    machine, queue = queue_of(3, QueueConfig(retention_messages=0))
+    definitions.alter_subscription(machine, QUEUE, "default", {"max_deliveries": 1}, 1)
+    handout = delivery.receive(machine, QUEUE, "default", 3, None, 2)
+    assert handout is not None
+    given_up = [queue.id_of(0), queue.id_of(2)]
+    settling.nack(machine, QUEUE, "default", given_up, None, "no luck", 3)
+    settling.ack(machine, QUEUE, "default", [queue.id_of(1)], 3)
+    reader = queue.subscriptions["default"]
+    # As long as there are letters of them, it is known who gave them up
+    if is_first_cut:
+        retention.tick(machine, queue, 4)
+        assert (queue.first, list(queue.stragglers)) == (3, [0, 2])
+    assert list(reader.dead) == [(0, 1), (2, 3)]
+    # When one letter is discarded, and then the other
+    dead_letters.discard(machine, QUEUE, [queue.id_of(2)], 5)
+    retention.tick(machine, queue, 6)
+    assert list(reader.dead) == [(0, 1)]
+    dead_letters.discard(machine, QUEUE, None, 7)
+    # Then nothing is left of either
+    assert not reader.dead
 
 
 def test_nothing_is_said_when_there_is_nothing_to_cut() -> None:
