@@ -59,7 +59,8 @@ _REMOVED = (QueueNotFound, SubscriptionNotFound, InvalidReceipt)
 class IngestSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How messages are stored, and when they are delivered again.
 
-    - `prefix`: how the names of queues begin; a tenant's queue is ``<prefix>-<tenant>``.
+    - `prefix`: how the names of queues begin; a tenant's queue is ``<prefix>-<tenant>``. So an
+      ingest ``a`` takes the queues of another one ``a-b`` for its own.
     - `lease_seconds`: how soon messages are delivered again when this process dies. Leases are
       extended for as long as the handler runs.
     - `max_deliveries`: after this many failures a message becomes a dead letter; None is never.
