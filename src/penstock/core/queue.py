@@ -284,21 +284,23 @@ class Queue:
         if start < self.first and self.stragglers:
             for index in range(start, min(stop, self.first)):
                 if index in self.stragglers and not self.is_needed(index):
-                    del self.stragglers[index]
-                    self._forget_message(index)
+                    self._drop_straggler(index)
 
     def drop_stragglers(self) -> None:
         """Check all stragglers again, after a subscription was deleted or moved."""
         for index in [i for i in self.stragglers if not self.is_needed(i)]:
-            del self.stragglers[index]
-            self._forget_message(index)
+            self._drop_straggler(index)
+
+    def _drop_straggler(self, index: int) -> None:
+        del self.stragglers[index]
+        self._forget_message(index)
+        self._forget_dead(index, index + 1)
 
     def _forget_message(self, index: int) -> None:
         self.feeds.special.pop(index, None)
         self.expiry.times.pop(index, None)
         if self.aging is not None:
             self.aging.times.pop(index, None)
-        self._forget_dead(index, index + 1)
 
     def _forget_dead(self, start: int, stop: int) -> None:
         """Forget who gave up messages that are gone: that would only grow."""
